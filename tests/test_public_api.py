@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.public_api import PACKAGES, describe_api
 
 import eunoe
-from eunoe.flower.deploy.init import APP, render
+from eunoe.flower.deploy.init import render
 
 KNOWN = Path(__file__).parent / "public_api.txt"
 ROOT = Path(__file__).parents[1]
@@ -27,7 +27,7 @@ def test_the_reference_has_every_public_name():
 
 
 def test_what_users_start_from_imports_only_what_is_public():
-    apps = [APP.format(role="server"), APP.format(role="client")]
+    apps = [render("app.py", {"role": role}) for role in ("server", "client")]
     apps.append(render("start.py", {"nodes": 2, "port": 8443}))
     examples = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
     imported = {

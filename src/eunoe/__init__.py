@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from eunoe.losses.base import client_loss as client_loss
     from eunoe.methods.base import Method as Method
     from eunoe.metrics.observer import Forgetting as Forgetting
+    from eunoe.search.bench import bench as bench
     from eunoe.search.cure import cure as cure
     from eunoe.simulation.run import Run as Run
     from eunoe.simulation.running import resume as resume
@@ -31,6 +32,7 @@ _PUBLIC = {
     "InputError": "eunoe.errors",
     "Method": "eunoe.methods.base",
     "Run": "eunoe.simulation.run",
+    "bench": "eunoe.search.bench",
     "client_loss": "eunoe.losses.base",
     "compare": "eunoe.views",
     "cure": "eunoe.search.cure",
@@ -42,7 +44,7 @@ _PUBLIC = {
 }
 
 # Packages with public names of their own, which `import eunoe` alone gives too.
-_PACKAGES = {"data", "engines", "flower", "losses", "methods", "metrics", "server"}
+_PACKAGES = {"data", "engines", "flower", "losses", "methods", "metrics", "server", "testing"}
 
 __all__ = [*_PUBLIC, "__version__"]
 

@@ -1,6 +1,7 @@
 """`eunoe compare` and `eunoe export` as a user types them."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
+from eunoe.views import figures, write_report
 from tests.cli.command import eunoe
 from tests.helpers import Tied
 
@@ -49,12 +51,16 @@ def test_a_table_in_each_format(folder: Path) -> None:
     assert eunoe("compare", folder, "--format", "md").out.startswith("| run | seeds | accuracy |")
     latex = eunoe("compare", folder / "wsm", "--format", "latex").out
     assert r"fedavg $\cdot$ wsm & 1 &" in latex
+    first, second = json.loads(eunoe("compare", folder, "--format", "json").out)
+    assert (first["run"], first["seeds"], second["accuracy ±"]) == ("fedavg · ce", 2, None)
+    assert first["accuracy"] == float(rows[1][2])
 
 
 def test_the_terminal_has_accuracy_and_forgetting_and_the_rest_on_request(folder: Path) -> None:
     short = eunoe("compare", folder).out
     assert "accuracy" in short
-    assert "more columns with --all: FedNTD score, worst tenth, MB up, MB down, passes, seconds" in short
+    further = "balanced accuracy, FedNTD score, worst tenth, MB up, MB down, passes, seconds"
+    assert f"more columns with --all: {further}" in short
     whole = eunoe("compare", folder, "--all").out
     assert "worst tenth" in whole
     assert "--all" not in whole
@@ -158,3 +164,46 @@ def test_clients_without_test_data_are_not_compared(folder: Path) -> None:
     refused = eunoe("compare", folder / "wsm", "--by", "client")
     assert refused.code == 2
     assert "set split.test" in refused.error
+
+
+def test_names_in_the_table_work_as_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert eunoe("diagnose", "fedavg · wsm").out == eunoe("diagnose", "wsm").out != ""
+    assert "fedavg · wsm, training.lr=0.5" in eunoe("diagnose", "fedavg · wsm, training.lr=0.5").error
+    assert eunoe("compare", "fedavg · ce", "--format", "csv").out.count("fedavg · ce,2,") == 1
+    refused = eunoe("diagnose", "fedavg · ce")
+    assert (refused.code, refused.error) == (
+        2,
+        "error: 2 runs are named fedavg · ce: pass one of ce/0, ce/1\n",
+    )
+
+
+def test_metrics_of_the_config_are_columns(tmp_path: Path) -> None:
+    metrics = ["auroc", {"name": "calibration_error"}]
+    values = {**VALUES, "rounds": 2, "metrics": metrics, "evaluation": {"metric": "balanced_accuracy"}}
+    done = run(values, out=tmp_path / "run")
+    rows = list(csv.DictReader(eunoe("compare", tmp_path, "--format", "csv").out.splitlines()))
+    ends = [record["auroc"]["test"]["value"] for record in done.records]
+    assert rows[0]["auroc.test"] == f"{sum(ends) / 2:.4f}"
+    assert rows[0]["score"] == rows[0]["balanced accuracy"]
+    assert "calibration_error.test" in rows[0]
+    assert not [name for name in rows[0] if "support" in name or "value" in name]
+    one = eunoe("compare", tmp_path, "--column", "auroc", "--format", "csv").out.splitlines()
+    assert one == ["run,seeds,auroc.test", f"fedavg · ce,1,{rows[0]['auroc.test']}"]
+    assert "score (balanced_accuracy)" in " ".join(eunoe("compare", tmp_path).out.split())
+    assert "metric-auroc-test" in figures(tmp_path)
+
+
+def test_metrics_by_client_are_in_the_table_and_in_the_report(tmp_path: Path) -> None:
+    further = {"name": "by_client", "metrics": ["calibration_error"]}
+    values = {**VALUES, "rounds": 1, "split": {"test": 0.3}, "metrics": [further]}
+    done = run(values, out=tmp_path / "run")
+    by_client = done.records[0]["client_test"]["by_client"]
+    shown = eunoe(
+        "compare", tmp_path, "--by", "client", "--metric", "calibration_error", "--format", "csv"
+    ).out
+    numbers = [f"{value:.3f}" if value is not None else "" for value in by_client["calibration_error"]]
+    assert [row[2] for row in csv.reader(shown.splitlines()[1:-2])] == numbers
+    assert "calibration_error of a client" in write_report(tmp_path, tmp_path / "report.html").read_text()
+    refused = eunoe("compare", tmp_path, "--by", "client", "--metric", "auroc")
+    assert 'metrics=[{name="by_client",metrics=["auroc"]}]' in refused.error

@@ -13,15 +13,17 @@ def test_a_cure_from_the_run_to_its_config(tmp_path: Path, monkeypatch: pytest.M
     tries(monkeypatch, LARGER)
     monkeypatch.chdir(tmp_path)
     run({**SLOW, "rounds": 2}, out=tmp_path / "base")
-    small = eunoe("cure", "base", "--budget", "0.01s")
-    assert small.code == 2
-    assert "use at least" in small.error
-    assert len(small.error.splitlines()) == 1
+    small = eunoe("cure", "base", "--budget", "0.01s", "--out", "small")
+    assert small.code == 0
+    assert "of 5 fresh seeds. Too few for a verdict: run the same command to continue." in small.out
+    wrong = eunoe("cure", "base", "--metric", "auroc1")
+    assert wrong.code == 2
+    assert wrong.error.splitlines() == ["error: there is no score 'auroc1': did you mean 'auroc'?"]
     outcome = eunoe("cure", "base", "--budget", "1h", "--jobs", 2)
     assert outcome.code == 0, outcome.error
     assert "On fresh seeds" in outcome.out
-    assert "larger steps: +" in outcome.out
-    assert "on validation over 5 fresh seeds" in outcome.out
+    assert "over the baseline's best checkpoint" in outcome.out
+    assert "5 fresh seeds" in outcome.out
     assert (tmp_path / "base-cure" / "report.html").exists()
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("config: eunoe run ")]
     config = line.rpartition(" ")[2]

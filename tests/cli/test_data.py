@@ -11,7 +11,7 @@ from eunoe.errors import InputError
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("EUNOE_DATA", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "160")
     x, y = np.zeros((10, 28, 28), np.uint8), np.arange(10)
     np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     return tmp_path
@@ -20,7 +20,8 @@ def folder(tmp_path, monkeypatch):
 def test_list_shows_what_is_here_and_what_is_not(folder):
     result = CliRunner().invoke(app, ["list"])
     assert result.exit_code == 0
-    lines = {line.split()[0]: line for line in result.output.splitlines()}
+    cells = [line.replace("│", " ").split() for line in result.output.splitlines()]
+    lines = {words[0]: " ".join(words) for words in cells}
     assert lines["digits"].split()[1:4] == ["1,442", "355", "10"]
     assert lines["mnist"].split()[1:4] == ["10", "10", "10"]
     assert "not the official arrays" in lines["mnist"]

@@ -2,11 +2,12 @@
 
 import os
 
+import pytest
 import torch
 from typer.testing import CliRunner
 
 from eunoe.cli.app import app
-from eunoe.cli.doctor import advice
+from eunoe.cli.doctor import advice, measure, samples_per_second
 from eunoe.system.machine import Accelerator, Machine, cores, inspect_machine
 
 GB = 2**30
@@ -43,3 +44,16 @@ def test_one_core_without_bf16_is_not_told_to_use_either() -> None:
 def test_units_that_crash_are_named() -> None:
     lines = advice(Machine("a processor", 2, True, True, 4 * GB, 2 * GB, ()))
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16" in lines[-1]
+
+
+@pytest.mark.parametrize("name", ["bare loop", "serial", "vectorized"])
+def test_a_program_trains_samples(name: str) -> None:
+    assert samples_per_second(name, "cpu", 0.01) > 0
+
+
+@pytest.mark.slow
+def test_every_engine_is_measured_and_a_failing_device_named() -> None:
+    rows = measure(["cpu", "cuda:99"], 0.01)
+    assert [row[0] for row in rows] == ["bare loop", "serial", "process", "vectorized"] * 2
+    assert all(float(row[3]) > 0 for row in rows[:4])
+    assert all(row[2].startswith("failed: ") for row in rows[4:])

@@ -169,6 +169,36 @@ def test_columns_that_say_nothing_of_other_rows_are_left_out(tmp_path: Path) -> 
     assert "column 'patient' differs in nearly every row" in done.error
 
 
+def test_imbalance_and_columns_that_may_be_codes_are_named(tmp_path: Path) -> None:
+    # 16 of 80 rows are ill, and 12 or 13 of 64 in the training part.
+    rows = [f"{RNG.normal():.3f},{1 + n % 8},{n % 2},{'ill' if n % 5 == 0 else 'well'}" for n in range(80)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,ward,smokes,outcome", *rows]))
+    config = tmp_path / "config.toml"
+    wrote = eunoe("init", tmp_path / "t.csv", "--label", "outcome", "--out", config).out
+    assert (
+        'Note: ward: few whole numbers, taken as quantities; if they are codes, set categorical = ["ward"].'
+        in wrote
+    )
+    assert "Note: classes are imbalanced: 'well' has 8" in wrote
+    assert read_config(config)["evaluation"] == {"metric": "auroc"}
+    assert '# class_weights = "balanced"' in config.read_text()
+    uncommented = config.read_text().replace("# class_weights", "class_weights")
+    config.write_text(uncommented)
+    done = eunoe(
+        "run", config, "--set", "rounds=1", "--engine", "serial", "--no-report", "--out", tmp_path / "run"
+    )
+    assert done.code == 0, done.error
+    assert "score (auroc)" in done.out
+
+
+def test_classes_of_similar_size_get_no_note(tmp_path: Path) -> None:
+    rows = [f"{RNG.normal():.3f},{'ill' if n % 4 == 0 else 'well'}" for n in range(80)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,outcome", *rows]))
+    wrote = eunoe("init", tmp_path / "t.csv", "--label", "outcome", "--out", tmp_path / "config.toml").out
+    assert "Note" not in wrote
+    assert "evaluation" not in read_config(tmp_path / "config.toml")
+
+
 def test_images_of_different_sizes_are_resized(tmp_path: Path) -> None:
     images(tmp_path)
     Image.fromarray(np.zeros((9, 12, 3), np.uint8)).save(tmp_path / "pictures" / "train" / "a" / "odd.png")
@@ -188,4 +218,4 @@ def test_integers_are_token_ids_and_fields_need_a_model_of_ones_own(tmp_path: Pa
     fields = {f"{part}.{name}": x for part in ("x_train", "x_test") for name in "ab"}
     np.savez(tmp_path / "fields.npz", y_train=Y, y_test=Y, **fields)
     refused = eunoe("init", tmp_path / "fields.npz", "--out", tmp_path / "other.toml")
-    assert "for which no model is built in" in refused.error
+    assert "no built-in model takes" in refused.error

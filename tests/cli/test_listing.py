@@ -80,7 +80,7 @@ def test_a_word_that_is_no_command_or_kind() -> None:
     assert eunoe("lst").code == 2
     listed = eunoe("list", "loses")
     assert listed.code == 2
-    assert "there is no list of 'loses'; did you mean 'losses'?" in listed.error
+    assert "unknown kind 'loses'; did you mean 'losses'?" in listed.error
     assert eunoe("run", "--fast").code == 2
 
 

@@ -37,7 +37,7 @@ def test_a_flower_app_is_found_by_its_run_wherever_one_looks(run, tmp_path):
     assert CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "p")]).exit_code == 0
     shown = CliRunner().invoke(app, ["compare", str(run.parent), "--format", "csv"]).stdout.splitlines()
     # What nobody recorded, such as the bytes of a federation that was only watched, is a dash.
-    assert shown[1:] == ["my run,1,0.500,0.1000,0.100,,,,,"]
+    assert shown[1:] == ["my run,1,0.500,0.1000,0.500,0.100,,,,,"]
 
 
 def test_figures_writes_one_file_each(run, tmp_path):

@@ -17,6 +17,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_exact_runs_have_the_bits_of_the_serial_engine(here: Path) -> None:
+    config = CONFIG.replace('engine = {name = "serial"}\n', "")
+    (here / "c.toml").write_text(config)
+    for folder, option in (("exact", ["--exact"]), ("serial", ["--engine", "serial"]), ("lockstep", [])):
+        outcome = eunoe("sweep", "c.toml", "--seeds", "0,1", "--out", folder, "--set", "rounds=2", *option)
+        assert outcome.code == 0, outcome.error
+    records = {
+        folder: [(here / folder / f"run/seed-{seed}/metrics.jsonl").read_bytes() for seed in (0, 1)]
+        for folder in ("exact", "serial", "lockstep")
+    }
+    assert records["exact"] == records["serial"] != records["lockstep"]
+    assert read_config(here / "lockstep/run/seed-0/config.toml")["engine"]["name"] == "vectorized"
+
+
 def test_the_product_of_settings_and_seeds(here: Path) -> None:
     arguments = ["sweep", "c.toml", "--over", "loss.name=ce,wsm", "--seeds", "0,1", "--set", "rounds=2"]
     outcome = eunoe(*arguments)

@@ -9,8 +9,18 @@ import typer
 def cure(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     budget: Annotated[str, typer.Option(help="Wall-clock time for all of it, such as 15m.")] = "15m",
+    trials: Annotated[
+        int | None, typer.Option(help="Number of remedies to try; by default as many as fit.", min=1)
+    ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Number of fresh seeds; by default 5 to 20, as many as fit.", min=5)
+        int | None, typer.Option(help="Number of fresh seeds; by default 5 to 10, as many as fit.", min=5)
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="What to improve instead of accuracy: balanced_accuracy, macro_f1, auroc, worst_class or "
+            "worst_client."
+        ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default <RUN>-cure.")] = None,
@@ -20,14 +30,16 @@ def cure(
 ) -> None:
     """Search for a remedy on validation data, judge it on fresh seeds, and write its config.
 
-    The search uses its own seeds and half of the budget. The best remedy and the baseline then run on fresh
-    seeds. If the 95% interval of the gain is not above zero, or the run forgets little, the baseline is kept.
-    The budget limits the time of the command; the same command continues a search that was cut off.
+    The search uses its own seeds. The best remedy and the baseline then run on fresh seeds, each given by its
+    best checkpoint. If the 95% interval of the gain is not above zero, the baseline is kept. The budget
+    limits the time of the command; the same command continues a cure that was cut off.
     """
     from eunoe.cli.tables import show_table, show_trials
     from eunoe.search import cure as search
 
-    result = search.cure(run, budget=budget, seeds=seeds, jobs=jobs, out=out, progress=True)
+    result = search.cure(
+        run, budget=budget, trials=trials, seeds=seeds, metric=metric, jobs=jobs, out=out, progress=True
+    )
     if result.search:
         show_trials(result.search, "Search, on its own seeds")
     if result.table:

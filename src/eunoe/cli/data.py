@@ -8,8 +8,6 @@ import typer
 from eunoe.cli.sweep import read_over
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from eunoe.data.catalog import Entry
     from eunoe.data.federation import Federation
 
@@ -19,12 +17,11 @@ app = typer.Typer(help="Data sets: list, download, show how a config partitions 
 @app.command("list")
 def list_entries() -> None:
     """List the data sets: whether they are downloaded, size, classes, samples and checksum."""
-    from rich.console import Console
-
     from eunoe.data.catalog import entries
     from eunoe.data.sources.hub import data_folder
 
-    Console().print(_table(entries()), f"in {data_folder()}; download one with: eunoe data fetch NAME")
+    _show_entries(entries())
+    print(f"in {data_folder()}; download one with: eunoe data fetch NAME")
 
 
 @app.command("fetch")
@@ -37,12 +34,11 @@ def fetch_one(
     force: Annotated[bool, typer.Option(help="Download it again even if it exists.")] = False,
 ) -> None:
     """Download a built-in data set from the Hugging Face hub to NAME.npz in the data folder."""
-    from rich.console import Console
-
     from eunoe.data.catalog import fetch
 
     entry = fetch(name, revision=revision, force=force)
-    Console().print(_table([entry]), f"in {entry.path}")
+    _show_entries([entry])
+    print(f"in {entry.path}")
 
 
 @app.command()
@@ -61,15 +57,16 @@ def show(
 ) -> None:
     """Show statistics of a config's partition, and plot the class shares of some clients."""
     import numpy as np
-    from rich.console import Console
-    from rich.table import Table
 
+    from eunoe.analysis.tables import Table
+    from eunoe.cli.tables import show_table
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
+    from eunoe.core.rng import generator
     from eunoe.data.statistics import label_counts, partition_numbers, size_numbers
     from eunoe.errors import InputError
     from eunoe.report.figures.partition import partition_chart
-    from eunoe.report.partition_report import number_lines, partition_report, size_lines
+    from eunoe.report.partition_report import number_lines, size_lines, write_partition_report
     from eunoe.simulation.build import build_federation
 
     values = apply_settings(read_config(config) if config else {}, set_ or [])
@@ -85,32 +82,27 @@ def show(
             continue
         numbers = partition_numbers(labels, order, offsets, classes)
         lines[panel] = number_lines(numbers, classes, type(federation.task))
-        drawn = drawn or _draw_clients(settings.seed, len(federation), clients)
+        chance = generator(settings.seed, "clients in the partition figure")
+        drawn = drawn or sorted(chance.permutation(len(federation))[:clients].tolist())
         if not 0 <= min(drawn) <= max(drawn) < len(federation):
             raise InputError(f"{panel}: clients are numbered from 0 to {len(federation) - 1:,}, not {drawn}")
         counts = [label_counts(labels, order, offsets[k : k + 2], classes) for k in drawn]
         panels[panel] = np.concatenate(counts)
         class_names = federation.data.class_names
     title = f"{settings.data.name}, partitioned by {settings.partition.name}"
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    table.add_column("")
-    for panel in lines:
-        table.add_column(panel, justify="right")
-    for name in next(iter(lines.values())):
-        table.add_row(name, *(column[name] for column in lines.values()))
+    names = next(iter(lines.values()))
+    table = Table(["", *lines], [[name, *(column[name] for column in lines.values())] for name in names])
+    show_table(table, title)
+    print(notes)
     if not panels:
-        Console().print(table, notes, "regression targets have no class shares to plot", sep="\n")
+        print("regression targets have no class shares to plot")
         return
     figure: Any = partition_chart(panels, drawn, class_names, task=type(federation.task))
-    report, image = out.with_name(out.name + ".html"), out.with_name(out.name + ".png")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(partition_report(title, notes, lines, figure), encoding="utf-8")
-        figure.save(str(image), scale_factor=2)
-    except OSError as error:
-        raise InputError(f"cannot write {out}.html and .png: {error.strerror}") from None
+    report = write_partition_report(out.with_name(out.name + ".html"), title, notes, table, figure)
+    image = out.with_name(out.name + ".png")
+    figure.save(str(image), scale_factor=2)
     some = f"{len(drawn)} of {len(federation):,}" if len(drawn) < len(federation) else "all"
-    Console().print(table, notes, f"class shares of {some} clients: {report}, {image}", sep="\n")
+    print(f"class shares of {some} clients: {report}, {image}")
 
 
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:
@@ -125,13 +117,6 @@ def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, A
     path, choices = read_over(over)
     option = path.rpartition(".")[2]
     return {f"{option} = {choice}": apply_settings(values, [f"{path}={choice}"]) for choice in choices}
-
-
-def _draw_clients(seed: int, clients: int, count: int) -> list[int]:
-    from eunoe.core.rng import generator
-
-    drawn = generator(seed, "clients in the partition figure").permutation(clients)[:count]
-    return sorted(int(k) for k in drawn)
 
 
 def _notes(federation: "Federation") -> str:
@@ -153,24 +138,20 @@ def _notes(federation: "Federation") -> str:
     )
 
 
-def _table(rows: "list[Entry]") -> "Table":
-    from rich.table import Table as Columns
+def _show_entries(entries: "list[Entry]") -> None:
+    from eunoe.cli.tables import show
 
-    table = Columns(box=None, pad_edge=False)
-    table.add_column("data set", no_wrap=True)
-    for column in ("train", "test", "classes", "clients", "MB"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("SHA-256", no_wrap=True)
-    table.add_column("what", overflow="fold")
-    for row in rows:
-        numbers = (row.train, row.test, row.classes, row.clients)
-        official = {None: None, True: "official", False: "not the official arrays"}[row.official]
-        what = row.problem or ", ".join(part for part in (row.source, official) if part)
-        table.add_row(
-            row.name,
-            *("" if number is None else f"{number:,}" for number in numbers),
-            "" if row.bytes is None else f"{row.bytes / 1e6:.1f}",
-            row.sha256[:12] if row.sha256 else "unusable" if row.here else "not downloaded",
-            what,
+    rows = []
+    for entry in entries:
+        numbers = (entry.train, entry.test, entry.classes, entry.clients)
+        official = {None: None, True: "official", False: "not the official arrays"}[entry.official]
+        rows.append(
+            [
+                entry.name,
+                *("" if number is None else f"{number:,}" for number in numbers),
+                "" if entry.bytes is None else f"{entry.bytes / 1e6:.1f}",
+                entry.sha256[:12] if entry.sha256 else "unusable" if entry.here else "not downloaded",
+                entry.problem or ", ".join(part for part in (entry.source, official) if part),
+            ]
         )
-    return table
+    show(["data set", "train", "test", "classes", "clients", "MB", "SHA-256", "description"], rows)

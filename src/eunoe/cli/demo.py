@@ -26,7 +26,6 @@ CONFIG: dict[str, Any] = {
         {"metric": "local_per_class", "at": [step / 20 for step in range(1, 21)]},
         {"metric": "drift", "at": [step / 10 for step in range(1, 11)]},
     ],
-    "engine": {"name": "serial"},
     "checkpoint_seconds": 60,
 }
 SEEDS = (0, 1, 2, 3, 4)
@@ -54,8 +53,9 @@ def demo(
     from eunoe.cli.tables import show
     from eunoe.report.html import write_report
     from eunoe.report.progress import Bars
-    from eunoe.search.sweep import Planned, execute, folder_name
+    from eunoe.search.sweep import folder_name
     from eunoe.search.verdict import describe_gain
+    from eunoe.simulation.many import Planned, execute
     from eunoe.store.reader import read_runs
 
     planned = [

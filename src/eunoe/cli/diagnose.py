@@ -9,8 +9,9 @@ import typer
 def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
     """Explain what a run forgot and in which step, and propose remedies as ready-to-run commands."""
     from eunoe import views
-    from eunoe.store.reader import read_run
+    from eunoe.store.reader import find_run, read_run
 
+    run = find_run(run)
     records = read_run(run)
     diagnosis = views.diagnose(records)
     print("\n".join(diagnosis.sentences))

@@ -1,10 +1,13 @@
 """`eunoe doctor`: describe this machine and recommend an engine and options."""
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eunoe.errors import install_command
 from eunoe.system.machine import WITHOUT_AMX
 
 if TYPE_CHECKING:
@@ -21,8 +24,19 @@ _EXTRAS = {
 }
 _GB = 2**30
 
+# What `--benchmark` trains: an MLP on 20 clients of 16 samples, 10 steps of 8 samples each.
+_CLIENTS, _SAMPLES, _EPOCHS, _BATCH = 20, 16, 5, 8
+_BARE = "bare loop"
+# The vectorized engine records its steps in its first rounds.
+_FIRST_ROUNDS = 12
 
-def doctor() -> None:
+
+def doctor(
+    benchmark: Annotated[
+        bool,
+        typer.Option("--benchmark", help="Measure engines and devices against a bare loop on a small MLP."),
+    ] = False,
+) -> None:
     """Describe this machine and recommend an engine and options."""
     from eunoe.cli.tables import show
     from eunoe.system.machine import inspect_machine
@@ -31,6 +45,102 @@ def doctor() -> None:
     show(["item", "value"], [*_hardware(machine), *_software(), *_data()])
     for line in advice(machine):
         typer.echo(line)
+    if benchmark:
+        devices = ["cpu", *(accelerator.device for accelerator in machine.accelerators)]
+        show(["program", "device", "samples a second", "against a bare loop"], measure(devices))
+
+
+def measure(devices: list[str], seconds: float = 3.0) -> list[list[str]]:
+    """Return a row for each engine and device: its speed, and that divided by a bare loop's on the device."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from eunoe.errors import first_line
+
+    rows = []
+    for device in devices:
+        bare = float("nan")
+        for name in (_BARE, "serial", "process", "vectorized"):
+            # A process for each: one that uses a GPU must not fork, and a device may end its process.
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                try:
+                    speed = pool.submit(samples_per_second, name, device, seconds).result()
+                    bare = speed if name == _BARE else bare
+                    rows.append([name, device, f"{speed:,.0f}", f"{speed / bare:.2f}"])
+                except Exception as error:  # Whatever an untested device raises.
+                    rows.append([name, device, f"failed: {first_line(error)}", ""])
+    return rows
+
+
+def samples_per_second(name: str, device: str, seconds: float) -> float:
+    """Return how many samples a second an engine, or a bare loop, trains on a device."""
+    import tempfile
+    from pathlib import Path
+
+    import numpy as np
+    import torch
+
+    from eunoe.config.schema import make_config
+    from eunoe.data.federation import Federation
+    from eunoe.engines.base import make_engine
+    from eunoe.engines.client_states import ClientStates
+    from eunoe.simulation.build import UserObjects, assemble
+    from eunoe.simulation.loop import run_round
+    from eunoe.store.state import start_state
+
+    torch.set_num_threads(1)
+    samples = _CLIENTS * _SAMPLES
+    x = np.random.default_rng(0).normal(size=(samples, 64)).astype(np.float32)
+    y = np.arange(samples) % 10
+    federation = Federation.from_arrays(
+        x, y, x[:10], y[:10], partition="iid", clients=_CLIENTS, validation=0.0
+    )
+    where = {"devices" if name == "process" else "device": device} if device != "cpu" else {}
+    config = make_config(
+        {
+            "data": "given",
+            "partition": "given",
+            "model": "mlp",
+            "probes": [],
+            "participation": _CLIENTS,
+            "training": {"epochs": _EPOCHS, "batch_size": _BATCH, "lr": 0.01},
+            "engine": {"name": "serial" if name == _BARE else name, **where},
+        }
+    )
+    simulation, _ = assemble(config, UserObjects(federation=federation))
+    net, rows = simulation.model.module, [torch.from_numpy(federation.rows(k)) for k in range(_CLIENTS)]
+    clients = [(torch.from_numpy(x)[r].to(device), torch.from_numpy(y)[r].to(device)) for r in rows]
+
+    def bare_round() -> None:
+        start = {name: value.clone() for name, value in net.state_dict().items()}
+        for inputs, labels in clients:
+            net.load_state_dict(start)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+            for _ in range(_EPOCHS):
+                for batch in torch.split(torch.randperm(len(inputs)), _BATCH):
+                    optimizer.zero_grad()
+                    loss = torch.nn.functional.cross_entropy(net(inputs[batch]), labels[batch])
+                    torch.autograd.backward(loss)
+                    optimizer.step()
+        # The copy waits for the device.
+        simulation.model.parameters.cpu()
+
+    def speed_of(train: Callable[[], object]) -> float:
+        for _ in range(_FIRST_ROUNDS):
+            train()
+        began, rounds = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            train()
+            rounds += 1
+        return rounds * samples * _EPOCHS / (time.perf_counter() - began)
+
+    if name == _BARE:
+        return speed_of(bare_round)
+    state = start_state(simulation)
+    with tempfile.TemporaryDirectory() as folder:
+        states = ClientStates(Path(folder), device=simulation.model.device)
+        with make_engine(config, simulation, states) as engine:
+            return speed_of(lambda: run_round(simulation, engine, state))
 
 
 def advice(machine: "Machine") -> list[str]:
@@ -82,7 +192,7 @@ def _software() -> list[list[str]]:
         try:
             rows.append([f"extra {extra}", f"{package} {version(package)}: {use}"])
         except PackageNotFoundError:
-            rows.append([f"extra {extra}", f"not installed; pip install '.[{extra}]' for {use}"])
+            rows.append([f"extra {extra}", f"not installed; {install_command(extra)} for {use}"])
     return rows
 
 

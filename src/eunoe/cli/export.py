@@ -30,6 +30,6 @@ def export(
     whose = "" if client is None else f" of client {client}"
     done = Run(run)
     suffix = ".pt2" if raw else "" if done.config.model.name == "hf" else ".safetensors"
-    target = to or run / f"{which}{whose.replace(' ', '-')}{suffix}"
+    target = to or done.folder / f"{which}{whose.replace(' ', '-')}{suffix}"
     model, description = export_model(done, target, which, raw, client, merged)
     print(f"wrote the {which} model{whose} to {model} and a description of its inputs to {description.name}")

@@ -7,14 +7,9 @@ from typing import Annotated
 
 import typer
 
-from eunoe.errors import InputError
+from eunoe.errors import InputError, install_command
 
 app = typer.Typer(help="A real federation over the network, with Flower.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """A real federation over the network, with Flower."""
 
 
 @app.command("init")
@@ -63,10 +58,8 @@ def sign_app(
 
 @contextmanager
 def _flower() -> Iterator[None]:
-    """Imports that need the extra `flower`."""
+    """Raise InputError if an import needs the extra `flower`, which is not installed."""
     try:
         yield
     except ImportError as error:
-        raise InputError(
-            f"{error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe"
-        ) from None
+        raise InputError(f"{error.name} is not installed; run {install_command('flower')}") from None

@@ -23,7 +23,7 @@ def init(
     out: Annotated[Path, typer.Option(help="The config file to write.")] = Path("config.toml"),
 ) -> None:
     """Write a commented config for your own data; in a terminal, ask for what is missing."""
-    from eunoe.data.starter import list_columns, starter_configs
+    from eunoe.data.starter import NOTE, list_columns, starter_configs
     from eunoe.errors import InputError
     from eunoe.system.files import write_text
 
@@ -47,7 +47,10 @@ def init(
     configs = starter_configs(data, label=label, text=text, client=client, clients=clients)
     config = _first_that_builds(configs)
     write_text(out, config)
-    typer.echo(f"{config.splitlines()[0].removeprefix('# ')}\nwrote {out}; run it with: eunoe run {out}")
+    first, *others = config.splitlines()
+    notes = [line for line in others if line.startswith(f"# {NOTE}")]
+    typer.echo("\n".join(line.removeprefix("# ") for line in (first, *notes)))
+    typer.echo(f"wrote {out}; run it with: eunoe run {out}")
 
 
 def _first_that_builds(configs: Sequence[str]) -> str:

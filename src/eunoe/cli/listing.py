@@ -25,7 +25,7 @@ def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join
     from eunoe.errors import InputError, nearest
 
     if kind not in _LISTED:
-        raise InputError(f"there is no list of {kind!r}; {nearest(kind, _LISTED)}")
+        raise InputError(f"unknown kind {kind!r}; {nearest(kind, _LISTED)}")
     key = _LISTED[kind].key
     headings, rows = ["name", "description"], []
     for name in registry.names(key):
@@ -47,7 +47,8 @@ def options(
     """Show the options of a config file with their defaults, types and descriptions."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
-    from eunoe.config.schema import Config, Named
+    from eunoe.config.options import Named
+    from eunoe.config.schema import Config
 
     if name is None:
         show(*_fields(Config))
@@ -73,7 +74,7 @@ def _show_component(kind: str, name: str) -> None:
     from eunoe.errors import InputError, nearest
 
     if kind not in _BY_NAME:
-        raise InputError(f"there is no kind {kind!r}; {nearest(kind, _BY_NAME)}")
+        raise InputError(f"unknown kind {kind!r}; {nearest(kind, _BY_NAME)}")
     component = registry.find(_BY_NAME[kind].key, name)
     if isinstance(component, type) and issubclass(component, BaseModel):
         show(*_fields(component))
@@ -97,7 +98,7 @@ def _section(name: str) -> "type[BaseModel]":
     from eunoe.errors import InputError, nearest
 
     if name not in Config.model_fields:
-        raise InputError(f"there is no section {name!r}; {nearest(name, Config.model_fields)}")
+        raise InputError(f"unknown section {name!r}; {nearest(name, Config.model_fields)}")
     field = Config.model_fields[name]
     sections = sections_of(field.annotation)
     if not sections:

@@ -1,20 +1,12 @@
 """`eunoe report`, `eunoe figures` and `eunoe watch`: the report of runs as a file, figures, or live."""
 
-from enum import StrEnum
+import gc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 Runs = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")]
-
-
-class Format(StrEnum):
-    """Output format of a figure."""
-
-    pdf = "pdf"
-    svg = "svg"
-    png = "png"
 
 
 def report(
@@ -24,19 +16,21 @@ def report(
     from eunoe.report.html import write_report
     from eunoe.store.reader import find_folders, read_runs
 
+    # Records are many and have no cycles to collect.
+    gc.disable()
     print(f"report: {write_report(read_runs(find_folders(runs)), out).resolve().as_uri()}")
 
 
 def figures(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="The output folder.")] = Path("figures"),
-    format: Annotated[Format, typer.Option(help="Output format.")] = Format.pdf,
+    format: Annotated[Literal["pdf", "svg", "png"], typer.Option(help="Output format.")] = "pdf",
 ) -> None:
     """Write every figure of runs as a file, sized for the columns of a paper."""
     from eunoe.report.export import write_figures
     from eunoe.store.reader import find_folders, read_runs
 
-    for path in write_figures(read_runs(find_folders(runs)), out, format.value):
+    for path in write_figures(read_runs(find_folders(runs)), out, format):
         print(path)
 
 

@@ -1,7 +1,7 @@
 """`eunoe run`: start or resume a run."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,7 +30,6 @@ def run(
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
-    from eunoe.report.progress import Bars
     from eunoe.simulation import running as runs
     from eunoe.store.reader import read_run_config
 
@@ -53,26 +52,17 @@ def run(
     checked = make_config(values)
     if resume is None and out is None:
         folder = new_folder(checked.title, checked.seed)
-    with Bars() as bars:
-        bars.start(folder, checked.title, checked.rounds)
-
-        def on_round(record: dict[str, Any]) -> None:
-            bars.update(folder, record)
-
-        try:
-            if resume is not None:
-                done = runs.resume(
-                    resume, checked.model_dump(), from_round=from_round, on_round=on_round, progress=False
-                )
-            else:
-                done = runs.run(checked, out=folder, on_round=on_round, progress=False)
-        except KeyboardInterrupt:
-            bars.console.print(
-                f"interrupted; resume with: eunoe run --resume {folder}", markup=False, highlight=False
-            )
-            raise
-    show_table(Comparison([done.read]).table(MAIN))
-    print(f"{done.status['reason']}; results in {folder}")
+    try:
+        if resume is not None:
+            done = runs.resume(resume, checked.model_dump(), from_round=from_round, progress=True)
+        else:
+            done = runs.run(checked, out=folder, progress=True)
+    except KeyboardInterrupt:
+        print(f"interrupted; resume with: eunoe run --resume {folder}")
+        raise
+    comparison = Comparison([done.read])
+    show_table(comparison.table(MAIN))
+    print(*comparison.warnings(), f"{done.status['reason']}; results in {folder}", sep="\n")
     if report and done.records:
         from eunoe.report.html import write_report
 

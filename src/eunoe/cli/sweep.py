@@ -15,17 +15,24 @@ def sweep(
     seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2; by default the config's.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default runs/<config>.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    engine: Annotated[str | None, typer.Option(help="Engine of all runs: no lockstep.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="The bits of engine serial: no lockstep.")] = False,
 ) -> None:
-    """Run the product of settings; skip finished runs and resume unfinished ones."""
+    """Run the product of settings; skip finished runs and resume unfinished ones.
+
+    Runs of small models train in lockstep, which changes the last bits of their results.
+    """
     from eunoe.analysis.comparison import MAIN, Comparison
     from eunoe.cli.tables import show_table
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
     from eunoe.report.progress import Bars
-    from eunoe.search import sweep as search
+    from eunoe.search.sweep import plan
+    from eunoe.simulation.many import execute
 
-    values = apply_settings(read_config(config), set_ or [])
+    settings = [*(set_ or []), *([] if engine is None else [f"engine.name={engine}"])]
+    values = apply_settings(read_config(config), settings)
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
     folder = out or Path("runs") / config.stem
     product: dict[str, list[Any]] = {}
@@ -33,7 +40,7 @@ def sweep(
         path, items = read_over(setting)
         product[path] = [parse_value(item) for item in items]
     with Bars() as bars:
-        done = search.sweep(values, product, numbers, folder, jobs, bars.follow)
+        done = execute(plan(values, product, numbers, folder), jobs, bars.follow, exact)
     show_table(Comparison([run.read for run in done]).table(MAIN))
     print(f"runs in {folder}")
 

@@ -24,7 +24,9 @@ def tune(
         str | None, typer.Option(help="Seeds of each trial, separated by commas; by default the config's.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all trials.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    engine: Annotated[str | None, typer.Option(help="Engine of all runs: no lockstep.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="The bits of engine serial: no lockstep.")] = False,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default runs/<config>-tune.")] = None,
 ) -> None:
     """Search settings by successive halving on validation accuracy; the test set is never read.
@@ -36,12 +38,12 @@ def tune(
     from eunoe.cli.tables import show_trials
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
-    from eunoe.report.progress import StageBars
     from eunoe.search import tune as search
     from eunoe.search.budget import parse_budget
-    from eunoe.search.halving import Callbacks
+    from eunoe.search.halving import composed_privacy, show_progress
 
-    values = apply_settings(read_config(config), set_ or [])
+    settings = [*(set_ or []), *([] if engine is None else [f"engine.name={engine}"])]
+    values = apply_settings(read_config(config), settings)
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
     space: dict[str, Any] = {}
     for setting in over:
@@ -50,7 +52,7 @@ def tune(
         space[path] = limits or [parse_value(item) for item in items]
     seconds = None if budget is None else parse_budget(budget)
     folder = out or Path("runs") / f"{config.stem}-tune"
-    with StageBars() as bars:
+    with show_progress() as callbacks:
         tuned = search.tune(
             values,
             space,
@@ -58,12 +60,15 @@ def tune(
             seeds=numbers,
             budget=seconds,
             trials=trials,
+            exact=exact,
             jobs=jobs,
-            callbacks=Callbacks(bars.stage, bars.count),
+            callbacks=callbacks,
         )
     show_trials(tuned.trials[:MOST_SHOWN])
     if len(tuned.trials) > MOST_SHOWN:
         print(f"and {len(tuned.trials) - MOST_SHOWN} more trials")
     if not tuned.complete:
         print("the budget ended the search; the same command with a larger budget continues it")
+    for sentence in composed_privacy(folder):
+        print(sentence)
     print(f"best on validation: {tuned.best.label}; eunoe run {tuned.config}; runs in {folder}")

@@ -1,0 +1,59 @@
+"""`eunoe bench`: the leaderboard of methods against forgetting, and the rank of a method of your own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    suite: Annotated[str, typer.Argument(help="quick, core, natural, or a TOML file.")] = "quick",
+    entry: Annotated[
+        list[Path] | None, typer.Option(help="A TOML file with an entry of your own (name, config, points).")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method of your own, as package.module:Name.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the stored leaderboard; run nothing.")] = False,
+    all_entries: Annotated[
+        bool, typer.Option("--all", help="Run the built-in entries too, instead of their stored results.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/bench"),
+) -> None:
+    """Rank methods by their gain over FedAvg, each tuned with four trials, on fresh seeds.
+
+    Entries with stored results are not run again. The same command continues a bench that was cut off.
+    """
+    from eunoe.analysis.leaderboard import Leaderboard
+    from eunoe.cli.tables import show_table
+    from eunoe.errors import InputError
+    from eunoe.report.leaderboard import write_leaderboard
+    from eunoe.search.bench import bench as run
+    from eunoe.search.bench import own_entries, read_stored
+    from eunoe.search.suite import load_suite
+
+    loaded = load_suite(suite)
+    if show:
+        rows = [row for row in read_stored() if row["suite"] == loaded.name]
+        if not rows:
+            raise InputError(f"there are no stored results of suite {loaded.name!r}: run it with --all")
+        board = Leaderboard(loaded.title, rows, [setting.name for setting in loaded.setting])
+        show_table(board.table(), f"Suite {loaded.name}")
+        return
+    own = own_entries(entry or (), method or ())
+    if not own and not all_entries:
+        raise InputError("nothing to run: pass --entry, --method or --all, or --show for stored results")
+    board = run(
+        suite,
+        entries=entry or (),
+        methods=method or (),
+        all_entries=all_entries,
+        out=out,
+        jobs=jobs,
+        progress=True,
+    )
+    show_table(board.table(), f"Suite {loaded.name}")
+    for each in own:
+        print(board.describe(each.name))
+    print(f"report: {write_leaderboard(board, out / f'{loaded.name}.html').resolve().as_uri()}")
