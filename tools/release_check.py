@@ -131,6 +131,19 @@ class Installed:
         self.run("python", "start.py", folder=folder / "app")
         require('"finished"' in (folder / "app/run/status.json").read_text("utf-8"), "the run did not finish")
 
+    def speed(self) -> None:
+        """Check that no engine got slower by more than 5% against a bare loop; the machine should be idle."""
+        command: list[str | Path] = [
+            self.bin / "python",
+            "-m",
+            "benchmarks.engines",
+            "serial",
+            "process",
+            "vectorized",
+        ]
+        printed = run(command, ROOT, _plain())
+        require("SLOWER" not in printed, printed)
+
     def trackers(self) -> None:
         """Check that every tracker accepts a run; one that fails causes only a warning."""
         printed = self.run("eunoe", "run", "--set", "rounds=3", "--set", f"track={TRACKERS}")
@@ -191,6 +204,8 @@ def check_installed(checks: Checks, installed: Installed, wheel: Path) -> None:
     checks.step(extra, "eunoe demo", installed.demo)
     checks.step(extra, "eunoe papers", installed.papers)
     checks.step(extra, f"eunoe reproduce {EXHIBIT} --scale small", installed.reproduce)
+    if extra == CORE:
+        checks.step(extra, "engines are as fast as stored", installed.speed)
     if extra == "flower":
         checks.step(extra, "eunoe flower init, python start.py", installed.federation)
     if extra == "track":

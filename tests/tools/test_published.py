@@ -11,7 +11,7 @@ from tools import published, summaries
 
 from eunoe.config import registry
 from eunoe_papers.experiment import PlannedRun
-from eunoe_papers.loader import experiments, find_experiment
+from eunoe_papers.loader import experiments, find_experiment, papers
 from eunoe_papers.results import collect
 from eunoe_papers.store import find_stored, load_keys
 from tests.papers.made_up import store, write_run
@@ -94,6 +94,35 @@ def test_a_claim_is_shown_once_with_the_papers_value_and_ours(tmp_path: Path) ->
     assert "[fedcurv-table1-e10](papers/fedcurv.md#fedcurv-table1-e10-small)" in line
     assert "### fedcurv-table1-e10 (small)" in published.paper_page("fedcurv", results)
     assert "Run, but claims not tested: fedcurv-table1-e10 (4)." in page
+
+
+def test_the_papers_value_is_of_the_arms_that_we_compare(tmp_path: Path) -> None:
+    """Table 3 has 0.608 and 0.624 on CIFAR-10, 0.198 and 0.274 on CIFAR-100."""
+    experiment, results = find_experiment("wsm-table3"), tmp_path / "results"
+    arms = {"cifar100 fedavg": 0.2, "cifar100 fedavg+wsm": 0.25}
+    runs = [
+        (run, {1: 0.1, 4000: accuracy})
+        for arm, accuracy in arms.items()
+        for run in experiment.plan("full", [0, 1, 2], only=arm, out=tmp_path / "runs")
+        if run.line == arm
+    ]
+    results.mkdir()
+    made_up(results, "wsm-table3", runs)
+    summaries.refresh(results)
+    (line,) = (line for line in published.results_page(results).splitlines() if "WSM beats FedAvg" in line)
+    assert (
+        "with LeNet on CIFAR-100 (with crop and flip) | +7.6 | +5.0 [+5.0, +5.0] | 3 | full | confirmed |"
+        in line
+    )
+
+
+def test_a_papers_page_ends_with_three_sentences() -> None:
+    assert list(summaries.read_notes().conclusions) == list(papers())
+    for paper, sentences in summaries.read_notes().conclusions.items():
+        assert all(sentence.endswith(".") for sentence in sentences)
+        parts = ("Holds", "Does not hold", "Not tested here")
+        end = "\n".join(f"- **{part}:** {text}" for part, text in zip(parts, sentences, strict=True))
+        assert published.paper_page(paper).endswith(f"## Conclusion\n\n{end}\n")
 
 
 def test_the_figure_has_a_row_for_each_claim(tmp_path: Path) -> None:
