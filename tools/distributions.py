@@ -16,8 +16,10 @@ NEEDED = {
     "eunoe/py.typed",
     "eunoe/flower/deploy/templates/nginx.conf.tpl",
     "eunoe_papers/experiments/wsm.toml",
+    "eunoe/report/page.html",
     "eunoe/report/report.css",
     "eunoe/report/report.js",
+    "eunoe/report/vega.json",
 }
 FIELDS = ("Summary", "Keywords", "Classifier", "License-Expression", "License-File", "Requires-Python")
 EXTRAS = ("ray", "flower", "track")

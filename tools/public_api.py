@@ -7,7 +7,6 @@ interface is noticed when it is made.
 import inspect
 import sys
 from collections.abc import Iterator
-from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import GenericAlias
@@ -19,12 +18,13 @@ from pydantic import BaseModel
 import eunoe
 from eunoe.cli.app import app
 from eunoe.config import registry
-from eunoe.config.builtin import PRESETS
-from eunoe.config.schema import Config, Named
+from eunoe.config.builtin import KINDS, PRESETS
+from eunoe.config.options import Named
+from eunoe.config.schema import Config
 
 # Public names that are not in `eunoe` itself: for extensions, or with an extra.
 PACKAGES = {
-    "eunoe.data": "DataSet Partition Samples",
+    "eunoe.data": "DataSet Partition Samples TableEncoder TextEncoder",
     "eunoe.engines": "Broadcast ClientStates Engine Serial Simulation Update",
     "eunoe.flower": "measure",
     "eunoe.flower.client": "client_app",
@@ -36,6 +36,7 @@ PACKAGES = {
     "eunoe.metrics": "Metric Evaluation EvaluationMetric Predictions Rows Snapshot",
     "eunoe.models": "Classifier",
     "eunoe.server": "Aggregate ServerOptimizer",
+    "eunoe.testing": "check_method",
     "eunoe.trackers": "TrackedRun Tracker",
 }
 
@@ -112,7 +113,7 @@ def _types(annotation: Any) -> Iterator[Any]:
 
 
 def _named() -> Iterator[str]:
-    for kind in registry.kinds():
+    for kind in KINDS:
         for name in registry.names(kind):
             preset = kind == "method" and name in PRESETS
             takes = f": {registry.summary(kind, name)}" if preset else _signature(registry.find(kind, name))
@@ -132,18 +133,18 @@ def _commands(command: Any, name: str) -> Iterator[str]:
         told = p.name.upper() if p.param_type_name == "argument" else "/".join([*p.opts, *p.secondary_opts])
         if p.multiple or p.nargs == -1:
             told += " ..."
+        types = _types(taken[p.name].annotation)
+        choices = next((get_args(t) for t in types if get_origin(t) is Literal), ())
         if p.required:
             told += " (needed)"
         elif p.default is not None:
-            told += f" = {_value(p.default)}"
-        types = _types(taken[p.name].annotation)
-        kinds = next((t for t in types if isinstance(t, type) and issubclass(t, Enum)), ())
-        yield f"    {told}" + (f" of {', '.join(map(str, kinds))}" if kinds else "")
+            told += f" = {p.default if choices else _value(p.default)}"
+        yield f"    {told}" + (f" of {', '.join(choices)}" if choices else "")
 
 
 def _value(value: Any) -> str:
-    """Format a value briefly; that of an enumeration as on the command line."""
-    if isinstance(value, Enum | Path):
+    """Format a value briefly."""
+    if isinstance(value, Path):
         return str(value)
     if isinstance(value, BaseModel):
         fields = value.model_dump(exclude_defaults=True)

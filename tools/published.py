@@ -5,6 +5,7 @@
 notes on the pages are in results/notes.toml.
 """
 
+import math
 import re
 import sys
 from collections import Counter
@@ -28,6 +29,7 @@ from tools.summaries import CLAIMS, OUT, Published, add, read_notes, read_publis
 ROOT = OUT.parent
 BEGIN, END = "<!-- made by `make results` from results/ -->", "<!-- end of what `make results` makes -->"
 WORDS = ("confirmed", "inconclusive", "contradicted")
+CONCLUSION = ("Holds", "Does not hold", "Not tested here")
 NAMES = {
     "tce": "TCE",
     "thesis": "Thesis",
@@ -62,8 +64,8 @@ interval lies within the margin that it names.
   length of the shortest run that did not reach the target. `eunoe reproduce NAME --report` says in how
   many seeds each arm reached it. If no arm reaches it within H rounds, the claim is not tested.
 - All seeds are compared on the same arms. Of several rivals the best counts, of several data sets or
-  learning rates the worst, in each seed, unless a claim speaks of a mean. This makes "confirmed" harder
-  to reach.
+  learning rates the worst, in each seed, unless a claim speaks of a mean. The paper's value is computed
+  from its numbers for the same arms; "not run" and "not compared" name what is left out.
 - A seed in which only the arm that should be ahead diverged counts against the claim.
 - Settings were chosen on validation data or on other seeds. Seeds on which a setting or a claim was
   chosen are left out; exceptions are listed with the experiment. Each method has the learning rate that
@@ -74,9 +76,10 @@ interval lies within the margin that it names.
   stopped early.
 - Claims that follow from the partition alone, that repeat another one or that no paper makes are shown on
   the papers' pages and not counted.
-- Intervals from three seeds are fragile: of five claims tested on seeds 0 to 2 and again on seeds 3 to 9,
-  two changed their verdict ([wsm-table5](papers/wsm.md#wsm-table5-small)). With {tests} tests, about
-  {chance} false confirmations are expected.
+- Intervals from three seeds are fragile: five claims were tested on seeds 0 to 2 and again on seeds 3 to 9.
+  The two that were confirmed became inconclusive, and the three that were inconclusive were decided
+  ([wsm-table5](papers/wsm.md#wsm-table5-small)). With {tests} tests, the expected number of false
+  confirmations is about {chance}.
 """
 
 
@@ -102,9 +105,13 @@ class Judged:
 
     @property
     def paper_value(self) -> str:
-        """The effect by the paper's own numbers, where it prints what is compared."""
-        comparison = self.claim.compare(own_numbers(self.experiment)) if not self.claim.spread else None
-        if comparison is None or comparison.value != comparison.value:
+        """The effect by the paper's numbers for the cells that we compare, if it prints them."""
+        if self.claim.spread:
+            return ""
+        printed = own_numbers(self.experiment)
+        compared = {cell: value for cell, value in printed.items() if str(cell) in self.summary["compared"]}
+        comparison = self.claim.compare(compared)
+        if comparison is None or math.isnan(comparison.value):
             return ""
         return f"{comparison.value * (100 if self.claim.unit == 'points' else 1):+.1f}"
 
@@ -242,10 +249,11 @@ def paper_page(paper: str, out: Path = OUT) -> str:
         mine[0].experiment if mine else next(n for n, e in experiments().items() if e.source.paper == paper)
     )
     lines = [
-        f"# {NAMES[paper]}: how was it reproduced?",
+        f"# {NAMES[paper]}: what was run, and what came out?",
         f"```sh\neunoe papers {example}\neunoe reproduce {example} --report\n```",
-        f"{about.title}. The verdicts are on the page of [results](../results.md#{NAMES[paper].lower()}).",
-        "## What the paper leaves open, and what was chosen",
+        f"{about.title}. Verdicts are in the [results](../results.md#{NAMES[paper].lower()}); "
+        "[papers](../papers.md) explains the two commands.",
+        "## Choices that the paper leaves open",
         "\n".join(f"- {line}" for line in about.chosen),
         "## Experiments",
     ]
@@ -260,7 +268,9 @@ def paper_page(paper: str, out: Path = OUT) -> str:
     absent = [n for n, e in experiments().items() if e.source.paper == paper and n not in ran]
     if absent:
         lines += ["## Not run yet", ", ".join(f"`{name}`" for name in absent) + "."]
-    lines.append("See also: [results](../results.md), [`eunoe reproduce`](../papers.md).")
+    if paper in notes.conclusions:
+        parts = zip(CONCLUSION, notes.conclusions[paper], strict=True)
+        lines += ["## Conclusion", "\n".join(f"- **{part}:** {text}" for part, text in parts)]
     return "\n\n".join(lines) + "\n"
 
 

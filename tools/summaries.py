@@ -24,10 +24,14 @@ CLAIMS = "figures/claims.svg"
 
 
 class Notes(BaseModel):
-    """results/notes.toml: notes by scale and experiment."""
+    """results/notes.toml: notes by scale and experiment, and a conclusion for each paper.
+
+    A conclusion says what holds, what does not, and what was not tested.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    conclusions: dict[str, tuple[str, str, str]] = {}
     full: dict[str, str] = {}
     medium: dict[str, str] = {}
     small: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What is measured on a run after its end, by the name that an experiment's `after` has."""
+"""Measurements on finished runs, by the names used as `after` in an experiment."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,22 +1,16 @@
-"""The setting of runs in words, and their cost: samples trained on, and estimated time on one core."""
+"""The cost of runs (samples trained on, estimated time on one core), and a description of their setting."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.search.sweep import Planned
+from eunoe.data.specs import SPECS
+from eunoe.simulation.many import Planned
 from eunoe_papers.experiment import PlannedRun
 
-# Training samples, those of the public set and of the clients' validation parts included.
-SIZES = {
-    "cifar10": 50_000,
-    "cifar100": 50_000,
-    "cinic10": 180_000,
-    "mnist": 60_000,
-    "femnist": 695_000,
-    "omniglot": 3_872,
-    "har": 5_360,
-}
+# Training samples, those of the public set and of the clients' validation parts included; FEMNIST's test part
+# is a share of its rows.
+SIZES = {name: spec.rows[0] for name, spec in SPECS.items()} | {"femnist": 695_000}
 WRITERS = {"femnist": 3_432, "omniglot": 128, "har": 30}
 
 # Training samples per second of CPU time on one core, by model and width (AMD EPYC, torch 2.13).

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from eunoe.config.settings import merge
 from eunoe.errors import InputError
-from eunoe.search.sweep import Planned
-from eunoe_papers.claims import VALIDATION, Claim
+from eunoe.simulation.many import Planned
+from eunoe_papers.claims import Claim
 from eunoe_papers.labels import Label
 from eunoe_papers.measures import Measure
 
@@ -84,12 +84,6 @@ class Source(Record):
     columns: tuple[str, ...] = ()
     cells: dict[str, Cell] = {}
     doubtful: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _check_doubtful(self) -> Self:
-        if unknown := set(self.doubtful) - set(self.cells):
-            raise ValueError(f"no such cells: {sorted(unknown)}")
-        return self
 
     @property
     def sentence(self) -> str:
@@ -217,20 +211,15 @@ class Experiment(Record):
             for column, measure in self.measures.items()
         )
 
-    def hides(self, column: str) -> bool:
-        """Return whether a measure only serves to choose learning rates."""
-        return column == VALIDATION
-
     def target(self, cell: Label) -> Cell | None:
         """Return the paper's cell that one of ours should be compared with.
 
         A limit on the steps of a server that stops by itself earlier changes nothing in what is compared.
         """
-        for table in (self.source, *([self.also] if self.also else [])):
-            for text in (str(cell), str(cell.replace(steps=""))):
-                if target := table.target(text):
-                    return target
-        return None
+        tables = [self.source, *([self.also] if self.also else [])]
+        texts = (str(cell), str(cell.replace(steps="")))
+        targets = (table.target(text) for table in tables for text in texts)
+        return next((target for target in targets if target), None)
 
     def plan(
         self,
@@ -263,7 +252,8 @@ class Experiment(Record):
             changes = other.by_writer if config["partition"]["name"] == "natural" else {}
             config = merge(config, changes, {"data": {"name": other.data, **limits(config["data"])}})
             replaced = f"{other.data} for {data}"
-        config["data"] = part_of(config["data"])
+        if shrunk := limits(config["data"]):
+            config["data"] = {"name": PART, "of": config["data"]["name"], **shrunk}
         marks = ", ".join(mark for mark in (replaced, scale * (scale != "full")) if mark)
         text = f"{arm.label} ({marks})" if marks else str(arm.label)
         values = {"name": text, "seed": seed, **config}
@@ -278,12 +268,6 @@ class Experiment(Record):
 def limits(data: Mapping[str, Any]) -> Config:
     """Return the options that shrink a data set."""
     return {key: data[key] for key in ("limit", "test_limit", "pool") if key in data}
-
-
-def part_of(data: Mapping[str, Any]) -> Config:
-    """Return the data section of a config: the whole data set, or a part of it where limits are given."""
-    shrunk = limits(data)
-    return {"name": PART, "of": data["name"], **shrunk} if shrunk else dict(data)
 
 
 def data_sets(runs: Iterable[Planned]) -> list[str]:

@@ -47,7 +47,8 @@ class Verdict:
     """The verdict on a claim, with its effect by seed and the runs that it compares.
 
     `reason` states why a claim is not tested. `sentence` is the claim with what the test leaves out.
-    `reached` says in how many seeds each arm reached a target. `fedavg` is the accuracy that FedAvg reaches.
+    `reached` says in how many seeds each arm reached a target. `fedavg` is the accuracy that FedAvg reaches,
+    `compared` are the cells that are compared.
     """
 
     claim: Claim
@@ -61,6 +62,7 @@ class Verdict:
     rounds: str
     networks: tuple[str, ...]
     fedavg: tuple[str, ...]
+    compared: tuple[str, ...]
 
     @property
     def seeds(self) -> int:
@@ -139,6 +141,7 @@ def _judge(
         format_length(readings),
         tuple(dict.fromkeys(", ".join(network(reading.planned.values)) for reading in readings)),
         tuple(f"{accuracy:.0%}" for accuracy in fedavg.values()) if experiment.needs_training else (),
+        tuple(sorted(map(str, compared))),
     )
 
 
@@ -186,7 +189,7 @@ def _count_reached(seeds: Sequence[Cells], compared: set[Label], horizon: float)
 
 
 def _limits(experiment: Experiment, claim: Claim, compared: set[Label], other_data: bool) -> str:
-    """State which methods and data sets of a claim the test leaves out."""
+    """Describe the methods and data sets of a claim that were not run."""
     sides = [side for pair in claim.pairs for side in ((pair.better, pair.rivals)[len(claim.pairs) == 1 :])]
     methods = dict.fromkeys(selector.get("method") for side in sides for selector in side)
     data = dict.fromkeys(arm.label.get("data") for arm in experiment.arms if arm.label.matches(claim.where))
@@ -243,7 +246,7 @@ def fedavg_accuracy(readings: Iterable[Reading]) -> dict[Network, float]:
 
 
 def untrained(fedavg: Mapping[Network, float]) -> str:
-    """State which network is too little trained for a verdict; empty if none is."""
+    """Return why a network is not trained enough for a verdict; empty if all are."""
     for which, accuracy in fedavg.items():
         if accuracy < needed(which):
             return f"FedAvg reaches {accuracy:.1%} on {which[0]}, less than the {needed(which):.1%} needed"

@@ -11,6 +11,7 @@ A file per paper has its title and settings, and its experiments. `common.toml` 
     shares       the experiment whose runs are used; config, arms and scales are taken from it
     like         the same without using its runs
     keep         selects arms, of an experiment or at a smaller scale
+    {data}       in the sentence of a claim makes a claim for each data set of its arms
 """
 
 import re
@@ -67,7 +68,7 @@ def experiments() -> dict[str, Experiment]:
 def find_experiment(name: str) -> Experiment:
     """Return the experiment of this name."""
     if name not in experiments():
-        raise InputError(f"no table or figure is called {name!r}; {nearest(name, experiments())}")
+        raise InputError(f"unknown experiment {name!r}; {nearest(name, experiments())}")
     return experiments()[name]
 
 
@@ -120,10 +121,28 @@ def _build(
     fields["source"] = built[fields["of"]].source if "of" in fields else _read_source(source, file)
     if "also" in fields:
         fields["also"] = built[fields["also"]].source
+    fields["claims"] = [one for claim in fields["claims"] for one in _by_data_set(claim, fields["arms"])]
     measures = fields.get("measures", {"": "last_rounds"})
     fields["measures"] = {column: _read_measure(measure) for column, measure in measures.items()}
     built[name] = Experiment(**fields)
     return built[name]
+
+
+def _by_data_set(claim: dict[str, Any], arms: list[Arm]) -> list[dict[str, Any]]:
+    """Return a claim for each data set if its sentence has a place for the name, else the claim itself."""
+    if "{data}" not in claim["sentence"]:
+        return [claim]
+    where = claim.get("where", {})
+    names = dict.fromkeys(str(arm.label.get("data")) for arm in arms if arm.label.matches(where))
+    return [
+        {**claim, "where": {**where, "data": name}, "sentence": claim["sentence"].format(data=_title(name))}
+        for name in names
+    ]
+
+
+def _title(data: str) -> str:
+    """Return the name of a data set as papers write it: CIFAR-10."""
+    return re.sub(r"(?<=[A-Z])(?=\d)", "-", data.upper())
 
 
 def _read_source(fields: dict[str, Any], file: str) -> Source:
@@ -188,7 +207,7 @@ def _find_level(name: str, value: Part, file: str, levels: dict[str, Any]) -> Co
     if isinstance(value, str):
         words = [find(word) for word in re.findall(r"\+?[^ +]+", value)]
         if any(word is None for word in words):
-            raise InputError(f"{file}.toml: no level of {name} is called {value!r}")
+            raise InputError(f"{file}.toml: unknown level {value!r} of {name}")
         return merge({}, *(word for word in words if word is not None))
     changes: Any = value
     for key in reversed(common["paths"][name].split(".")):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from eunoe.analysis.statistics import mean_std
 from eunoe.metrics.forgetting import area_under_curve, mean_at_end, rounds_to_accuracy
@@ -62,7 +62,7 @@ class Outcome:
 
 
 class Measure(BaseModel):
-    """A number computed from a run; see `_READERS` for the kinds.
+    """A number computed from a run.
 
     `first` and `last` bound the rounds, `share` is a share of the planned rounds from the start, `at` a
     fraction of the run or, for `in_round`, a round.
@@ -79,13 +79,48 @@ class Measure(BaseModel):
     last: float = math.inf
     share: float = 1.0
     at: float = 1.0
-    target: float = Field(default=math.nan)
+    target: float = math.nan
 
     def read(self, outcome: Outcome) -> float:
         """Return the number; NaN if it was not measured, infinity if a target was not reached."""
-        values = outcome.of(self.of)
-        rounds = {n: value for n, value in values.items() if self.first <= n <= self.last}
-        return _READERS[self.kind](self, outcome, rounds)
+        values = {n: value for n, value in outcome.of(self.of).items() if self.first <= n <= self.last}
+        if self.kind == "rounds_to":
+            (reached,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], self.target)
+            return math.inf if reached is None else reached
+        if not values:
+            return math.nan
+        match self.kind:
+            case "last_rounds":
+                last = outcome.config.get("evaluation", {}).get("last", 1)
+                return mean_at_end(list(values.values()), list(values), last)
+            case "at_end":
+                return values[max(values)]
+            case "at_planned_end":
+                return values.get(outcome.config["rounds"], math.nan)
+            case "in_round":
+                return values.get(int(self.at), math.nan)
+            case "at_fraction":
+                place = self.at * outcome.config["rounds"]
+                nearest = min(values, key=lambda measured: abs(measured - place))
+                return values[nearest] if outcome.rounds >= place else math.nan
+            case "over_rounds":
+                return sum(values.values()) / len(values)
+            case "fluctuation":
+                return statistics.stdev(values.values()) if len(values) > 1 else math.nan
+            case "height":
+                return self._height(outcome, values)
+            case "drop":
+                return max(values.values()) - values[max(values)]
+
+    def _height(self, outcome: Outcome, values: Mapping[int, float]) -> float:
+        """Return the mean height of the curve; NaN for a run that stopped before `share` or `last`."""
+        planned, until = outcome.config["rounds"], self.last
+        if self.share < 1:
+            until = min(until, max(MIN_ROUNDS, round(self.share * planned)))
+        if until < math.inf and outcome.rounds < min(until, planned):
+            return math.nan
+        early = {number: value for number, value in values.items() if number <= until}
+        return area_under_curve(list(early.values()), list(early)) if early else math.nan
 
     @property
     def unit(self) -> str:
@@ -131,72 +166,3 @@ class Measure(BaseModel):
         """Format a difference; one of rounds gets another digit where it is a mean."""
         digits = self.digits if difference.is_integer() else max(self.digits, 1)
         return f"{difference:+.{digits}f}"
-
-
-Rounds = dict[int, float]
-
-
-def _last_rounds(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    last = outcome.config.get("evaluation", {}).get("last", 1)
-    return mean_at_end(list(values.values()), list(values), last)
-
-
-def _at_end(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    return values[max(values)] if values else math.nan
-
-
-def _at_planned_end(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    return values.get(outcome.config["rounds"], math.nan)
-
-
-def _in_round(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    return values.get(int(measure.at), math.nan)
-
-
-def _at_fraction(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    place = measure.at * outcome.config["rounds"]
-    if not values or outcome.rounds < place:
-        return math.nan
-    return values[min(values, key=lambda measured: abs(measured - place))]
-
-
-def _over_rounds(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    return sum(values.values()) / len(values) if values else math.nan
-
-
-def _fluctuation(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    return statistics.stdev(values.values()) if len(values) > 1 else math.nan
-
-
-def _height(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    """Return the mean height of the curve; NaN for a run that stopped before `share` or `last`."""
-    planned, until = outcome.config["rounds"], measure.last
-    if measure.share < 1:
-        until = min(until, max(MIN_ROUNDS, round(measure.share * planned)))
-    if until < math.inf and outcome.rounds < min(until, planned):
-        return math.nan
-    values = {number: value for number, value in values.items() if number <= until}
-    return area_under_curve(list(values.values()), list(values)) if values else math.nan
-
-
-def _rounds_to(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    (reached,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], measure.target)
-    return math.inf if reached is None else reached
-
-
-def _drop(measure: Measure, outcome: Outcome, values: Rounds) -> float:
-    return max(values.values()) - values[max(values)] if values else math.nan
-
-
-_READERS = {
-    "last_rounds": _last_rounds,
-    "at_end": _at_end,
-    "at_planned_end": _at_planned_end,
-    "in_round": _in_round,
-    "at_fraction": _at_fraction,
-    "over_rounds": _over_rounds,
-    "fluctuation": _fluctuation,
-    "height": _height,
-    "rounds_to": _rounds_to,
-    "drop": _drop,
-}

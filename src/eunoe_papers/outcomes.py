@@ -1,4 +1,4 @@
-"""From the records of a run to quantities by round, and to the value of each measure."""
+"""Convert the records of a run to quantities by round, and these to the values of measures."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,14 @@ from eunoe.store.run_records import Array, RunRecords, numbers
 from eunoe_papers.experiment import PlannedRun, Scale
 from eunoe_papers.measures import Measure, Outcome
 from eunoe_papers.store import FoundRun
+
+# Quantities that are recorded as such.
+_PATHS = {
+    "validation": "validation.accuracy",
+    "past": "phases.past",
+    "present": "phases.present",
+    "phase_forgetting": "phases.forgetting",
+}
 
 
 @dataclass(frozen=True)
@@ -68,24 +76,16 @@ def read_outcome(arm_run: FoundRun) -> Outcome:
 
 def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
     """Return the quantities that a run recorded, by round."""
-    rounds = run.rounds
     series: dict[str, dict[int, float]] = {
-        "accuracy": _by_round(rounds, run.curve("accuracy")),
-        "round_forgetting": _by_round(rounds, run.forgetting("round")),
-        "validation": {
-            int(record["round"]): float(record["validation"]["accuracy"])
-            for record in run.metrics
-            if (record.get("validation") or {}).get("accuracy") is not None
-        },
+        "accuracy": _by_round(run.rounds, run.curve("accuracy")),
+        "round_forgetting": _by_round(run.rounds, run.forgetting("round")),
         "megabytes_up": {
             int(record["round"]): record["bytes_up"] / len(record["clients"]) / 1e6
             for record in run.metrics
             if record.get("bytes_up") and record.get("clients")
         },
+        **{quantity: _by_round(*run.series(path)) for quantity, path in _PATHS.items()},
     }
-    for quantity, name in {"past": "past", "present": "present", "phase_forgetting": "forgetting"}.items():
-        known = {int(r["round"]): (r.get("phases") or {}).get(name) for r in run.metrics}
-        series[quantity] = {round: float(value) for round, value in known.items() if value is not None}
     for probe in run.probes:
         read = _PROBES.get(str(probe["probe"]))
         for quantity, value in (read(probe, run) if read else {}).items():
@@ -93,13 +93,12 @@ def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
     return series
 
 
-def _by_round(rounds: list[int], values: Array) -> dict[int, float]:
-    return dict(zip(rounds, (float(value) for value in values), strict=True))
+def _by_round(rounds: Iterable[int], values: Array) -> dict[int, float]:
+    return dict(zip(map(int, rounds), values.tolist(), strict=True))
 
 
 def _client_matrix(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
-    start, after = numbers(probe["start"]), numbers(probe["after"])
-    lost = forgetting.client_forgetting(start, after, probe["models"], probe["data"])
+    lost = forgetting.client_forgetting(probe["start"], probe["after"], probe["models"], probe["data"])
     own = np.equal.outer(probe["models"], probe["data"])
     return {
         "local_forgetting": float(forgetting.known_mean(lost.by_model)),
@@ -108,24 +107,22 @@ def _client_matrix(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float
 
 
 def _local_per_class(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
-    start, local, merged = (numbers(probe[part]) for part in ("start", "local", "merged"))
-    lost = forgetting.knowledge_lost(start, local, merged)
+    lost = forgetting.knowledge_lost(probe["start"], probe["local"], probe["merged"])
     values = {"lost_locally": lost.local, "lost_in_aggregation": lost.aggregation}
     if probe.get("loss"):
-        rise = forgetting.known_mean(numbers(probe["loss"]["local"])) - probe["loss"]["start"]
+        rise = forgetting.known_mean(probe["loss"]["local"]) - probe["loss"]["start"]
         values["local_loss_rise"] = float(rise)
     if probe.get("counts"):
         # Transposed, so that counts are shares of the client's most frequent class.
-        values["count_accuracy"] = forgetting.probability_by_count(
-            local.T, numbers(probe["counts"]).T
-        ).correlation
+        shares = forgetting.count_shares(numbers(probe["counts"]).T)
+        values["count_accuracy"] = forgetting.correlation(shares, numbers(probe["local"]).T)
     return values
 
 
 def _probability(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
     most = None if run.label_counts is None else run.label_counts.max(axis=0)
-    held = forgetting.probability_by_count(numbers(probe["probability"]), numbers(probe["counts"]), most)
-    return {"count_probability": held.correlation}
+    shares = forgetting.count_shares(numbers(probe["counts"]), most)
+    return {"count_probability": forgetting.correlation(shares, numbers(probe["probability"]))}
 
 
 _PROBES = {"client_matrix": _client_matrix, "local_per_class": _local_per_class, "probability": _probability}

@@ -1,4 +1,4 @@
-"""A part of a data set, of its samples or of its pixels, for runs at small and medium scale."""
+"""Subsets and downsampled versions of data sets, for runs at small and medium scale."""
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ def _pool(samples: Samples, side: int) -> Samples:
         return samples
     images = samples.x
     if not isinstance(images, Tensor):
-        raise InputError("pool works on images only; leave it out")
+        raise InputError("pool needs images: remove it from the config")
     chunks = []
     for chunk in torch.split(images, 5_000):
         count, height, width, *channels = chunk.shape

@@ -1,4 +1,4 @@
-"""Running an experiment: missing data, pending runs, and results."""
+"""Run an experiment: find missing data, execute pending runs, collect results."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eunoe.data.builtin import path_of
 from eunoe.errors import InputError
-from eunoe.search.sweep import OnSweepRound, Planned, execute, is_done
+from eunoe.simulation.many import OnSweepRound, Planned, execute, is_done
 from eunoe.simulation.run import Run
 from eunoe_papers.after import AFTER
 from eunoe_papers.cost import estimate_seconds
@@ -48,7 +48,7 @@ def reproduce(
     on_round: OnSweepRound = lambda planned, record: None,
 ) -> None:
     """Execute the pending runs and compute the measures that need finished runs."""
-    execute([limits.apply(run) for run in select_pending(planned, limits)], jobs, on_round)
+    execute([limits.apply(run) for run in select_pending(planned, limits)], jobs, on_round, exact=True)
     if experiment.after:
         for run in planned:
             path = run.folder / "after.json"
@@ -73,7 +73,7 @@ def find_missing(planned: Iterable[Planned]) -> dict[str, Path]:
 
 
 def select_ready(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Return the runs whose data are available; if there are none, an error says what would help."""
+    """Return the runs whose data are available; raise InputError if there are none."""
     absent: Mapping[str, Path] = find_missing(planned)
     ready = [run for run in planned if not set(data_sets([run])) & set(absent)]
     if not ready:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eunoe_papers.claims import NEAR, Values, near_best
+from eunoe_papers.claims import NEAR, VALIDATION, Values, near_best
 from eunoe_papers.experiment import Experiment, PlannedRun, Scale
 from eunoe_papers.judge import Verdict, judge
 from eunoe_papers.labels import Label
@@ -17,7 +17,7 @@ from eunoe_papers.store import FoundRun
 
 @dataclass(frozen=True)
 class Row:
-    """One cell: the paper's text, ours over the seeds, the difference, and the runs behind it.
+    """One cell of a table: the paper's value, ours over seeds, their difference, and the runs.
 
     `line` and `seeds` name the runs, `rounds` are the fewest of a run, `planned` how many it would have had.
     """
@@ -86,6 +86,7 @@ class Results:
                     "rounds": verdict.rounds,
                     "networks": list(verdict.networks),
                     "fedavg": list(verdict.fedavg),
+                    "compared": list(verdict.compared),
                     "estimate": verdict.estimate,
                     "text": verdict.text(),
                 }
@@ -109,9 +110,8 @@ def collect_outcomes(
         for column, measure in experiment.measures.items():
             reading = Reading(planned, outcome, measure, measure.read(outcome))
             cells.setdefault(planned.arm.replace(measure=column), []).append(reading)
-    shown = {
-        cell: readings for cell, readings in cells.items() if not experiment.hides(str(cell.get("measure")))
-    }
+    # Validation only serves to choose learning rates.
+    shown = {cell: readings for cell, readings in cells.items() if cell.get("measure") != VALIDATION}
     rows = [
         _row(experiment, scale, cell, readings)
         for cell, readings in shown.items()

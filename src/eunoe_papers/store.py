@@ -24,6 +24,7 @@ from pyarrow import parquet
 
 from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import RESUMABLE, make_config
+from eunoe.config.settings import flatten
 from eunoe.errors import InputError
 from eunoe.simulation.stored_config import resolved
 from eunoe.simulation.streams import with_streams
@@ -112,7 +113,7 @@ def store_runs(experiment: Experiment, out: Path, results: Path) -> list[RunKey]
 def check_config(run: FoundRun, place: Path) -> None:
     """Refuse a run whose config is not the one that the experiment plans."""
     configs = (run.run.records.checked_config, run.planned.config)
-    was, planned = (_flat(plain(resolved(with_streams(config)))) for config in configs)
+    was, planned = (flatten(plain(resolved(with_streams(config)))) for config in configs)
     for name in {**was, **planned}:
         if name.startswith("preprocessing.") and name not in planned:
             # What the run used, which follows from the data.
@@ -146,13 +147,6 @@ def _match(experiment: Experiment, scale: Scale, runs: Iterable[StoredRun], plac
         check_config(found, place)
     real = {found.planned.line for found in matched if not found.planned.stand_in}
     return [found for found in matched if not found.planned.stand_in or found.planned.line not in real]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def key_of(planned: PlannedRun) -> RunKey:
@@ -206,7 +200,7 @@ def read_folder(planned: PlannedRun) -> StoredRun:
 
 
 def without_single_clients(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of metrics without what it has by client, and without validation by class."""
+    """Drop the values of single clients, and validation by class, from a record of metrics."""
     left = {
         key: without_single_clients(value) if isinstance(value, Mapping) else value
         for key, value in record.items()

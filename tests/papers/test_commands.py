@@ -92,7 +92,7 @@ def test_hours_of_work_want_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not list(tmp_path.iterdir())
     ran: list[str] = []
     monkeypatch.setattr(
-        "eunoe_papers.reproduce.execute", lambda runs, jobs, on_round: ran.extend(r.label for r in runs)
+        "eunoe_papers.reproduce.execute", lambda runs, *_, **__: ran.extend(run.label for run in runs)
     )
     runner.invoke(app, [*asked, "--yes", "--only", LINE.replace(" equal", "")])
     assert ran == ["cifar10 fedavg"] * 3

@@ -181,7 +181,12 @@ def test_claims_can_be_tested_and_can_fail_at_small_scale(experiment: Experiment
         for column in experiment.measures
     ]
     random = generator(0, "values of runs")
+    data_sets = {run.arm.get("data") for run in experiment.plan("full", [0])} - {
+        run.arm.get("data") for run in experiment.plan("small", [0])
+    }
     for claim in experiment.claims:
+        if claim.where.get("data") in [*data_sets]:
+            continue  # small scale has no runs on this data set
         drawn = []
         for scale in (0.001, 1.0, 10.0):
             for _ in range(200):
@@ -364,12 +369,24 @@ def test_second_table_of_tce_against_its_first() -> None:
 
 
 def test_doubtful_cells_are_no_targets() -> None:
+    assert all(set(experiment.source.doubtful) <= set(experiment.source.cells) for experiment in ALL)
     table = find_experiment("wsm-table4").source
     assert table.target("cifar10 lr=0.5 fedavg batch") is None
     assert find_experiment("wsm-table1").source.target("cifar100 lr=0.007 fedavg+wsm") is None
     target = table.target("cifar10 lr=0.5 fedavg+wsm batch")
     assert target is not None
     assert target.value == 0.792
+
+
+def test_a_sentence_with_a_place_for_the_data_set_is_a_claim_on_each() -> None:
+    claims = find_experiment("wsm-table3").claims
+    assert [(claim.sentence, claim.where) for claim in claims] == [
+        (
+            f"WSM beats FedAvg with LeNet on {title} (with crop and flip)",
+            {"augment": "", "data": title.lower().replace("-", "")},
+        )
+        for title in ("CIFAR-10", "CIFAR-100")
+    ]
 
 
 def claim_of(name: str, beginning: str) -> Claim:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eunoe.config.schema import Named
+from eunoe.config.options import Named
 from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.simulation.streams import with_streams
@@ -50,7 +50,14 @@ def planned_runs(out: Path) -> list[PlannedRun]:
             "partition.json": {"schema": 1, "label_counts": [[3, 0], [1, 2]], "class_names": ["cat", "dog"]},
             "environment.json": {"torch": "2.13", "cores": 2},
             "after.json": {"personal_gain": 0.5},
-            "probes.jsonl": {"round": 2, "probe": "drift", "cosine": None, "apart": 0.8},
+            "probes.jsonl": {
+                "round": 2,
+                "probe": "drift",
+                "clients": [0, 1],
+                "from_start": [0.5, 0.7],
+                "apart": 0.8,
+                "cosine": None,
+            },
         }
         for name, values in files.items():
             (run.folder / name).write_text(json.dumps(values) + "\n")
