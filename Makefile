@@ -42,6 +42,7 @@ results: .venv/installed
 docs: .venv/installed-for-docs
 	$(BIN)/python -m docs.method_pages
 	$(BIN)/python -m docs.record_tables
+	$(BIN)/python -m docs.leaderboard_page
 	$(BIN)/mkdocs build --strict
 
 release-check:

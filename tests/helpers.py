@@ -91,10 +91,10 @@ def make_simulation(
 def begin(
     simulation: Simulation, client: int, broadcast: Broadcast, state: Mapping[str, Tensor]
 ) -> tuple[ClientContext, list[np.ndarray]]:
-    """Begin a client in the round of a broadcast."""
-    return begin_client(
-        ClientData.load(simulation.in_round(broadcast.round), client, state), broadcast, state
-    )
+    """Begin a client in the round of a broadcast; return it with its batches."""
+    data = ClientData.load(simulation.in_round(broadcast.round), client, state)
+    context, order, sizes = begin_client(data, broadcast, state)
+    return context, np.split(order, np.cumsum(sizes)[:-1])
 
 
 def train_one(

@@ -2,10 +2,13 @@
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from eunoe.text import one_line
 
+# Characters of the longest message; a longer one, as with a name of a megabyte, loses its middle.
+_LONGEST = 2000
 # The state of a run that ended.
 Outcome = Literal["finished", "interrupted", "diverged", "failed"]
 
@@ -14,7 +17,10 @@ class EunoeError(Exception):
     """Base of all errors; the message is one line without control characters."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(one_line(message))
+        text = one_line(message)
+        if len(text) > _LONGEST:
+            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+        super().__init__(text)
 
 
 class InputError(EunoeError):
@@ -56,6 +62,12 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra: from the clone that is in use, or else by name."""
+    clone = Path(__file__).resolve().parents[2]
+    return f"pip install '{clone if (clone / 'pyproject.toml').exists() else 'eunoe'}[{extra}]'"
 
 
 def join_names(names: Iterable[str], most: int = 5) -> str:

@@ -1,6 +1,9 @@
-"""Sanitize untrusted text for terminals, pages and figures."""
+"""Sanitize untrusted text for terminals, pages and figures; fill templates."""
 
+import re
 import unicodedata
+from collections.abc import Mapping
+from importlib.resources import files
 
 # Characters that change the direction of the surrounding text.
 _DIRECTIONAL = {chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -23,6 +26,12 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Join the lines of a text and escape unsafe characters."""
     return printable(" ".join(filter(None, (line.strip() for line in text.splitlines()))))
+
+
+def fill_template(package: str, path: str, values: Mapping[str, object]) -> str:
+    """Return a template file of a package with each `@key@` replaced by its value."""
+    text = files(package).joinpath(path).read_text("utf-8")
+    return re.sub(r"@(\w+)@", lambda match: str(values[match[1]]), text)
 
 
 def _unsafe(letter: str) -> bool:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.config.schema import Named
-from eunoe.errors import InputError, Outcome, outcome_of
+from eunoe.config.options import Named
+from eunoe.errors import InputError, Outcome, install_command, outcome_of
 from eunoe.store.reader import read_run, read_run_config
-from eunoe.system.files import write_text
+from eunoe.system.files import make_folder, read_text, write_text
 from eunoe.trackers.base import TrackedRun as TrackedRun
 from eunoe.trackers.base import Tracker as Tracker
 
@@ -35,7 +35,7 @@ def build_trackers(sections: Sequence[Named]) -> list[tuple[str, Tracker]]:
         tracker: Tracker = registry.build("tracker", section.name, section.options)
         if tracker.needs and importlib.util.find_spec(tracker.needs) is None:
             raise InputError(
-                f"tracker {section.name!r} needs {tracker.needs}: run pip install '.[track]' in a clone"
+                f"tracker {section.name!r} needs {tracker.needs}: run {install_command('track')}"
             )
         trackers.append((section.name, tracker))
     return trackers
@@ -125,6 +125,6 @@ def identity(folder: Path) -> str:
     """Return the unique identifier of a run, stored in its folder."""
     path = folder / "track" / "id"
     if not path.exists():
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         write_text(path, secrets.token_hex(8))
-    return path.read_text()
+    return read_text(path)
