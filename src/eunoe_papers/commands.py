@@ -104,7 +104,10 @@ def _run(
 
     seconds = limits.estimate_seconds(running.select_pending(planned, limits))
     if seconds > LONG and not yes:
-        _confirm(experiment.name, scale, seconds)
+        cost = f"{experiment.name} at {scale} scale takes about {duration(seconds)} of one core"
+        if not sys.stdin.isatty():
+            raise InputError(f"{cost}; add --yes to run it, or --only, --rounds or --hours to run less")
+        typer.confirm(f"{cost}. Run it?", abort=True)
     with Bars() as bars:
         running.reproduce(experiment, planned, limits, jobs, bars.follow)
     results, runs = running.collect_folders(experiment, scale, out)
@@ -117,13 +120,6 @@ def _run(
         f"runs in {out / experiment.owner / scale}, summary in {folder}"
         + f", figure in {figure}" * bool(figure)
     )
-
-
-def _confirm(name: str, scale: str, seconds: float) -> None:
-    cost = f"{name} at {scale} scale takes about {duration(seconds)} of one core"
-    if not sys.stdin.isatty():
-        raise InputError(f"{cost}; add --yes to run it, or --only, --rounds or --hours to run less")
-    typer.confirm(f"{cost}. Run it?", abort=True)
 
 
 def _report(experiment: "Experiment", scale: "Scale | None", out: Path, stored: Path) -> None:

@@ -7,38 +7,15 @@ from eunoe.config import registry
 from eunoe.data.specs import SPECS
 from eunoe.simulation.many import Planned
 from eunoe_papers.experiment import PlannedRun
-
-# Training samples, those of the public set and of the clients' validation parts included; FEMNIST's test part
-# is a share of its rows.
-SIZES = {name: spec.rows[0] for name, spec in SPECS.items()} | {"femnist": 695_000}
-WRITERS = {"femnist": 3_432, "omniglot": 128, "har": 30}
-
-# Training samples per second of CPU time on one core, by model and width (AMD EPYC, torch 2.13).
-RATES = {
-    ("lenet", None): 6_100,
-    ("cnn", None): 630,
-    ("cnn", 8): 5_000,
-    ("mnist_cnn", None): 3_500,
-    ("signal_cnn", None): 4_000,
-    ("resnet18", None): 20,
-    ("resnet18", 8): 790,
-}
-
-# Images of half the size take a third of the time, with LeNet and with ResNet-18 of width 8 alike.
-SPEED_UP = {1: 1.0, 2: 3.0}
-
-# Work of a local step in passes of FedAvg: a forward pass alone is a third of one.
-STEP_WORK = {"fedntd": 4 / 3, "flashback": 4 / 3, "moon": 5 / 3, "fedreg": 3.0, "fedcurv": 1.1}
-# Training at the server by round, in samples: Flashback's usual epochs; FedDF's batches are in its config.
-SERVER_SAMPLES = {"flashback": 15 * 1_125}
+from eunoe_papers.tables import read_table
 
 
 def count_samples(config: Mapping[str, Any]) -> float:
     """Count the samples that a run trains on, in units of one forward and backward pass."""
-    data = config["data"]
+    data, known = config["data"], read_table("networks")
     name = data.get("of", data["name"])
-    size = data.get("limit") or SIZES[name]
-    clients = config["partition"].get("clients") or WRITERS[name]
+    size = data.get("limit") or known["sizes"].get(name) or SPECS[name].rows[0]
+    clients = config["partition"].get("clients") or known["writers"][name]
     share = config["participation"]
     participants = share if isinstance(share, int) else max(1, round(share * clients))
     kept = (1 - config.get("split", {}).get("validation", 0.0)) * (
@@ -53,18 +30,20 @@ def count_samples(config: Mapping[str, Any]) -> float:
     if not getattr(registry.find("method", method), "trains_clients", True):
         share = config["public"].get("share") or 0.04 if config["method"]["on"] == "public" else 1.0
         return float(config["rounds"] * size * share * passes)
-    server = (
-        config["method"].get("steps", 10_000) * 128 if method == "feddf" else SERVER_SAMPLES.get(method, 0)
-    )
-    a_round = participants * by_client * STEP_WORK.get(method, 1.0) + server
+    server = known["server_samples"].get(method, 0)
+    if method == "feddf":
+        server = config["method"].get("steps", 10_000) * 128
+    a_round = participants * by_client * known["step_work"].get(method, 1.0) + server
     return float(config["rounds"] * a_round)
 
 
 def estimate_seconds(config: Mapping[str, Any]) -> float:
     """Estimate the training time on one core, without evaluation and probes."""
-    model = config["model"]
-    rate = RATES.get((model["name"], model.get("width"))) or RATES[(model["name"], None)]
-    return count_samples(config) / (rate * SPEED_UP[config["data"].get("pool", 1)])
+    model, known = config["model"], read_table("networks")
+    rates, width = known["rates"], model.get("width")
+    rate = rates.get(f"{model['name']} of width {width}", rates[model["name"]])
+    speed: float = rate * known["speed_up"][str(config["data"].get("pool", 1))]
+    return count_samples(config) / speed
 
 
 def sum_costs(runs: Iterable[Planned]) -> tuple[float, float]:

@@ -24,22 +24,13 @@ from eunoe_papers.claims import Claim, Comparison, Values
 from eunoe_papers.experiment import Experiment, Scale
 from eunoe_papers.labels import Label
 from eunoe_papers.outcomes import Reading, format_length
+from eunoe_papers.tables import read_table
 
 Cells = Mapping[Label, Reading]
 Network = tuple[str, str]
 MIN_SEEDS, MIN_SEEDS_FOR_SPREAD = 3, 5
-# Test accuracy of central training, by data set and network: stored runs of `central-bounds`, seed 0. Without
-# one on smaller images, that on whole ones counts; without any, 1.
-CENTRAL: dict[Network, float] = {
-    ("cifar10", "cnn"): 0.716,
-    ("cifar10", "cnn of width 8"): 0.64,
-    ("cifar10", "lenet"): 0.535,
-    ("cifar10", "lenet on half-size images"): 0.49,
-    ("cifar10", "resnet18 of width 8 on half-size images"): 0.652,
-    ("cifar100", "lenet"): 0.32,
-    ("femnist", "resnet18 of width 8 on half-size images"): 0.845,
-    ("mnist", "mnist_cnn"): 0.99,
-}
+# Test accuracy of central training, by data set and network.
+CENTRAL: dict[str, dict[str, float]] = read_table("networks")["central"]
 
 
 @dataclass(frozen=True)
@@ -213,8 +204,9 @@ def network(values: Mapping[str, Any]) -> Network:
 def needed(which: Network) -> float:
     """Return the accuracy that a trained network has at least: a third of central training, twice chance."""
     data, name = which
-    chance = 1 / SPECS[data].classes if data in SPECS else 0.0
-    central = CENTRAL.get(which) or CENTRAL.get((data, name.partition(" on ")[0]), 1.0)
+    chance, known = 1 / SPECS[data].classes if data in SPECS else 0.0, CENTRAL.get(data, {})
+    # Without central training on smaller images, that on whole ones counts; without any, 1.
+    central = known.get(name) or known.get(name.partition(" on ")[0], 1.0)
     return max(central / 3, 2 * chance)
 
 

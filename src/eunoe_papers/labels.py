@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 Part = str | int | float
 
@@ -27,15 +27,11 @@ class Label:
             self.get(name) in (value if isinstance(value, list) else [value]) for name, value in parts.items()
         )
 
-    def replace(self, **parts: Part) -> Self:
+    def replace(self, **parts: Part) -> "Label":
         """Return the label with other parts; an empty one is left out, a new one comes last."""
-        return type(self)(_present({**dict(self.parts), **parts}))
+        return label(**{**dict(self.parts), **parts})
 
 
 def label(**parts: Part) -> Label:
     """Return a label with these parts, without those that are empty."""
-    return Label(_present(parts))
-
-
-def _present(parts: Mapping[str, Part]) -> tuple[tuple[str, Part], ...]:
-    return tuple((name, value) for name, value in parts.items() if value != "")
+    return Label(tuple((name, value) for name, value in parts.items() if value != ""))

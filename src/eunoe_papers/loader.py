@@ -15,9 +15,7 @@ A file per paper has its title and settings, and its experiments. `common.toml` 
 """
 
 import re
-import tomllib
 from functools import cache
-from importlib.resources import files
 from itertools import product
 from typing import Any
 
@@ -25,6 +23,7 @@ from eunoe.config.settings import merge
 from eunoe.errors import InputError, nearest
 from eunoe_papers.experiment import Arm, Cell, Config, Experiment, Record, Shrunk, Source
 from eunoe_papers.labels import Part, label
+from eunoe_papers.tables import read_table
 
 FILES = ("tce", "thesis", "wsm", "fedcurv", "flashback", "streams")
 # What an experiment takes from the one whose runs it uses.
@@ -52,13 +51,13 @@ class Disagreement(Record):
 def papers() -> dict[str, Paper]:
     """Return the papers by name."""
     keys = Paper.model_fields
-    return {name: Paper(**{key: _read(name)[key] for key in keys}) for name in FILES}
+    return {name: Paper(**{key: read_table(name)[key] for key in keys}) for name in FILES}
 
 
 @cache
 def experiments() -> dict[str, Experiment]:
     """Return all experiments by name."""
-    tables = {table["name"]: (file, table) for file in FILES for table in _read(file)["experiment"]}
+    tables = {table["name"]: (file, table) for file in FILES for table in read_table(file)["experiment"]}
     built: dict[str, Experiment] = {}
     for name in tables:
         _build(name, tables, built)
@@ -75,15 +74,9 @@ def find_experiment(name: str) -> Experiment:
 @cache
 def disagreements(name: str) -> list[Disagreement]:
     """Return the disagreements that concern an experiment."""
-    entries = [Disagreement(**entry) for entry in _read("disagreements")["disagreement"]]
+    entries = [Disagreement(**entry) for entry in read_table("disagreements")["disagreement"]]
     experiment = find_experiment(name)
     return [entry for entry in entries if (experiment.of or name) in entry.experiments]
-
-
-@cache
-def _read(name: str) -> dict[str, Any]:
-    path = files("eunoe_papers").joinpath(f"experiments/{name}.toml")
-    return tomllib.loads(path.read_text("utf-8"))
 
 
 def _build(
@@ -101,7 +94,9 @@ def _build(
         if key in fields:
             _build(fields[key], tables, built)
     if not parent:
-        fields = {key: _read(file)[key] for key in ("config", "seeds") if key in _read(file)} | fields
+        fields = {
+            key: read_table(file)[key] for key in ("config", "seeds") if key in read_table(file)
+        } | fields
     if "config" in fields:
         fields["config"] = build_config(fields["config"], file)
     if "arms" in fields:
@@ -162,7 +157,9 @@ def build_config(items: Any, file: str) -> Config:
     merged: Config = {}
     for item in items if isinstance(items, list) else [items]:
         if isinstance(item, str):
-            item = build_config((_read("common")["configs"] | _read(file).get("configs", {}))[item], file)
+            item = build_config(
+                (read_table("common")["configs"] | read_table(file).get("configs", {}))[item], file
+            )
         merged = merge(merged, item)
     return merged
 
@@ -190,10 +187,10 @@ def _expand(block: dict[str, Any], file: str, levels: dict[str, Any]) -> list[Ar
 
 def _find_level(name: str, value: Part, file: str, levels: dict[str, Any]) -> Config:
     """Return what a part of an arm's label changes in the config."""
-    common = _read("common")
+    common = read_table("common")
     tables = [
         levels.get(name, {}),
-        _read(file).get("levels", {}).get(name, {}),
+        read_table(file).get("levels", {}).get(name, {}),
         common["levels"].get(name, {}),
     ]
 

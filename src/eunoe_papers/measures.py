@@ -10,31 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from eunoe.analysis.statistics import mean_std
 from eunoe.metrics.forgetting import area_under_curve, mean_at_end, rounds_to_accuracy
+from eunoe_papers.tables import read_table
 
-# The quantities that runs record: description and unit.
-QUANTITIES = {
-    "accuracy": ("test accuracy", "accuracy"),
-    "validation": ("accuracy on the clients' validation data", "accuracy"),
-    "round_forgetting": ("accuracy that a round takes from a class", "accuracy"),
-    "local_forgetting": ("accuracy that local training takes from others' data", "accuracy"),
-    "own_gain": ("accuracy that local training gains on a client's own data", "accuracy"),
-    "lost_locally": ("accuracy on a class that local training takes", "accuracy"),
-    "lost_in_aggregation": ("accuracy on a class that aggregation takes", "accuracy"),
-    "local_loss_rise": ("rise of the test loss in local training", "loss"),
-    "count_accuracy": ("correlation of a class's accuracy with the client's label count", "correlation"),
-    "count_probability": (
-        "correlation of a class's mean probability with the client's label count",
-        "correlation",
-    ),
-    "classes_per_client": ("classes that a client has", "classes"),
-    "past": ("accuracy on classes of earlier phases", "accuracy"),
-    "present": ("accuracy on classes of the last phase", "accuracy"),
-    "phase_forgetting": ("accuracy lost of each earlier phase's best, mean over phases", "accuracy"),
-    "megabytes_up": ("megabytes that a client sends in a round", "MB"),
-    "personal_gain": ("points of accuracy gained at the clients", "points"),
-    "personal_without": ("accuracy at the clients", "accuracy"),
-    "personal_with": ("accuracy at the clients with their class shares", "accuracy"),
-}
 # A measure of the beginning of a run takes at least this many rounds.
 MIN_ROUNDS = 3
 
@@ -125,7 +102,7 @@ class Measure(BaseModel):
     @property
     def unit(self) -> str:
         """The unit of the number."""
-        return "rounds" if self.kind == "rounds_to" else QUANTITIES[self.of][1]
+        return "rounds" if self.kind == "rounds_to" else read_table("measures")["quantities"][self.of][1]
 
     @property
     def description(self) -> str:
@@ -133,19 +110,9 @@ class Measure(BaseModel):
         rounds = "rounds" if math.isinf(self.last) else f"rounds up to {self.last:.0f}"
         start = rounds if self.share == 1 else f"the first 1/{round(1 / self.share)} of the rounds"
         where = "last round" if self.at == 1 else f"round nearest to {self.at:.3g} of the run"
-        quantity = QUANTITIES[self.of][0]
-        return {
-            "last_rounds": f"{quantity}, mean of the last rounds",
-            "at_end": quantity,
-            "at_planned_end": f"{quantity} of the last round",
-            "in_round": f"{quantity}, in round {self.at:.0f}",
-            "at_fraction": f"{quantity}, in the {where}",
-            "over_rounds": f"{quantity}, mean over {rounds}",
-            "fluctuation": f"{quantity}, standard deviation over {rounds}",
-            "height": f"{quantity}, mean over {start} (area below its curve)",
-            "rounds_to": f"first round in which the {quantity} is {self.target:.1%}",
-            "drop": f"{quantity} at the end below the best",
-        }[self.kind]
+        words = {"quantity": read_table("measures")["quantities"][self.of][0], "rounds": rounds}
+        text: str = read_table("measures")["kinds"][self.kind]
+        return text.format(start=start, where=where, at=self.at, target=self.target, **words)
 
     @property
     def digits(self) -> int:

@@ -137,9 +137,13 @@ def _row(experiment: Experiment, scale: Scale, cell: Label, readings: Sequence[R
     if finite and len(finite) < len(values):
         why = "NC" if diverged else "not reached" if any(map(math.isinf, values)) else "too short"
         ours += f" ({len(values) - len(finite)} of {len(values)} {why})"
+    target = experiment.target(cell)
+    paper = target.text if target else ""
+    if str(cell) in experiment.source.doubtful:
+        paper = f"{experiment.source.cells[str(cell)].text} (doubtful)"
     row = Row(
         str(cell),
-        "" if planned.stand_in else _paper_text(experiment, cell),
+        "" if planned.stand_in else paper,
         ours,
         seeds=tuple(reading.planned.seed for reading in readings),
         rounds=rounds,
@@ -147,18 +151,9 @@ def _row(experiment: Experiment, scale: Scale, cell: Label, readings: Sequence[R
         stand_in=planned.stand_in,
         line=planned.line,
     )
-    target = experiment.target(cell)
     if row.stand_in or scale != "full" or target is None or target.value is None or len(finite) < len(values):
         return row
     return replace(row, difference=measure.signed(sum(finite) / len(finite) - target.value))
-
-
-def _paper_text(experiment: Experiment, cell: Label) -> str:
-    """Return the paper's cell as shown."""
-    if str(cell) in experiment.source.doubtful:
-        return f"{experiment.source.cells[str(cell)].text} (doubtful)"
-    target = experiment.target(cell)
-    return target.text if target else ""
 
 
 def _tolerance_rows(experiment: Experiment, cells: Mapping[Label, Sequence[Reading]]) -> list[Row]:

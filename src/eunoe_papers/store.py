@@ -33,22 +33,13 @@ from eunoe.store.run_records import RunRecords, numbers
 from eunoe.system.files import plain, replacing
 from eunoe_papers.experiment import SCALES, Experiment, PlannedRun, Scale
 
+_TEXT, _INTEGER = pa.string(), pa.int64()
 SCHEMA = pa.schema(
-    [
-        ("scale", pa.string()),
-        ("line", pa.string()),
-        ("seed", pa.int64()),
-        ("stand_in", pa.string()),
-        ("kind", pa.string()),
-        ("round", pa.int64()),
-        ("values", pa.string()),
-    ]
+    {"scale": _TEXT, "line": _TEXT, "seed": _INTEGER, "stand_in": _TEXT, "kind": _TEXT}
+    | {"round": _INTEGER, "values": _TEXT}
 )
 # Keys of metrics that have a number for each client.
 SINGLE_CLIENTS = ("by_client", "loss_before", "loss_after", "update_norms")
-# Columns with few distinct values.
-_NAMES = ["scale", "line", "stand_in", "kind"]
-_PLACE = {str(scale): place for place, scale in enumerate(SCALES)}
 
 
 @dataclass(frozen=True)
@@ -163,20 +154,14 @@ def save(path: Path, runs: Sequence[StoredRun]) -> None:
     """Write the table of an experiment's runs."""
     rows = [
         {**vars(run.key), "kind": kind, "round": record.get("round"), "values": json.dumps(record)}
-        for run in sorted(runs, key=lambda run: (_PLACE[run.key.scale], run.key.line, run.key.seed))
+        for run in sorted(runs, key=lambda run: (SCALES.index(run.key.scale), run.key.line, run.key.seed))
         for kind, record in _records(run)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(rows, SCHEMA)
+    packing = {"compression": "zstd", "compression_level": 19, "row_group_size": 10**6}
+    few_values = ["scale", "line", "stand_in", "kind"]
     with replacing(path) as partial:
-        parquet.write_table(
-            table,
-            partial,
-            compression="zstd",
-            compression_level=19,
-            use_dictionary=_NAMES,
-            row_group_size=10**6,
-        )
+        parquet.write_table(pa.Table.from_pylist(rows, SCHEMA), partial, use_dictionary=few_values, **packing)
 
 
 def load(path: Path, scale: Scale | None = None) -> list[StoredRun]:
@@ -221,11 +206,8 @@ def _rows(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[Run
 def _records(run: StoredRun) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the records of a run with their kinds."""
     records = run.records
-    for kind, lines in {
-        "metrics": [without_single_clients(record) for record in records.metrics],
-        "probe": records.probes,
-    }.items():
-        yield from ((kind, line) for line in lines)
+    yield from (("metrics", without_single_clients(record)) for record in records.metrics)
+    yield from (("probe", record) for record in records.probes)
     counts = records.label_counts
     partition = {
         "label_counts": None if counts is None else counts.astype(int).tolist(),
