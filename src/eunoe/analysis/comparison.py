@@ -97,6 +97,11 @@ class Arm:
         """Return the mean over the seeds; NaN if it was not measured."""
         return statistics.mean(self.of(metric))
 
+    @property
+    def traffic(self) -> float:
+        """The megabytes of a round, both ways."""
+        return self.mean("up") + self.mean("down")
+
     def cell(self, column: Column) -> str:
         """Format mean ± standard deviation, or how the run ended if it has none."""
         if self.ended and column.metric != "seconds":

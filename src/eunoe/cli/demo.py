@@ -1,6 +1,8 @@
 """`eunoe demo`: what forgetting costs and what remedies gain, in a minute."""
 
+import tomllib
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,35 +12,10 @@ if TYPE_CHECKING:
     from eunoe.analysis.comparison import Arm
     from eunoe.simulation.run import Run
 
-# Config and arms were chosen on seeds 100 to 107.
-CONFIG: dict[str, Any] = {
-    "rounds": 60,
-    "participation": 1,
-    "data": {"name": "digits"},
-    "partition": {"name": "dirichlet", "clients": 20, "alpha": 0.1},
-    "split": {"validation": 0.2},
-    "model": {"name": "mlp", "hidden": [64]},
-    "training": {"epochs": 5, "batch_size": 16, "lr": 0.1},
-    "evaluation": {"last": 10},
-    # With one client in a round, the client matrix is measured on the data of all clients.
-    "probes": [
-        {"metric": "client_matrix", "at": [step / 10 for step in range(1, 11)], "data": "clients"},
-        {"metric": "local_per_class", "at": [step / 20 for step in range(1, 21)]},
-        {"metric": "drift", "at": [step / 10 for step in range(1, 11)]},
-    ],
-    "checkpoint_seconds": 60,
-}
+_RUNS = tomllib.loads(files("eunoe.cli").joinpath("demo.toml").read_text("utf-8"))
+CONFIG: dict[str, Any] = _RUNS["config"]
+ARMS: dict[str, dict[str, Any]] = _RUNS["arms"]
 SEEDS = (0, 1, 2, 3, 4)
-ARMS: dict[str, dict[str, Any]] = {
-    "FedAvg": {},
-    "FedAvg + averaging": {"averaging": {"decay": 0.9}},
-    "FedAvg + WSM": {"loss": "wsm"},
-    "SCAFFOLD + momentum": {
-        "method": "scaffold",
-        "server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2},
-    },
-}
-
 # The remedy of the last line: it costs clients nothing.
 CURE = "FedAvg + averaging"
 
@@ -79,7 +56,7 @@ def demo(
             mean_std(row.values["accuracy"], 3),
             mean_std(row.values["forgetting"], 4),
             rounds_to(target, arms[row.title]),
-            f"{traffic(row) / traffic(rows[0]):.1f}",
+            f"{row.traffic / rows[0].traffic:.1f}",
             mean_std(row.values["seconds"], 1),
         ]
         for row in rows
@@ -115,8 +92,3 @@ def rounds_to(target: float, arm: Sequence["Run"]) -> str:
     rounds = arm[0].series("test.accuracy")[0]
     mean = np.mean([run.series("test.accuracy")[1] for run in arm], axis=0)
     return next((str(at) for at, accuracy in zip(rounds, mean, strict=True) if accuracy >= target), "–")
-
-
-def traffic(row: "Arm") -> float:
-    """Return the bytes of a round, both ways."""
-    return row.mean("up") + row.mean("down")

@@ -27,15 +27,12 @@ def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join
     if kind not in _LISTED:
         raise InputError(f"unknown kind {kind!r}; {nearest(kind, _LISTED)}")
     key = _LISTED[kind].key
-    headings, rows = ["name", "description"], []
-    for name in registry.names(key):
-        row = [name, registry.summary(key, name)]
-        if key == "method":
-            row += list(getattr(registry.find(key, name), "cost", ()))
-        rows.append(row)
+    headings = ["name", "description"]
+    rows = [[name, registry.summary(key, name)] for name in registry.names(key)]
     if key == "method":
         headings += ["client state", "up", "down", "client compute", "server"]
-        rows = [row + [""] * (len(headings) - len(row)) for row in rows]
+        # A method of another package may state no cost.
+        rows = [[*row, *(getattr(registry.find(key, row[0]), "cost", None) or [""] * 5)] for row in rows]
     show(headings, rows)
 
 
@@ -47,17 +44,24 @@ def options(
     """Show the options of a config file with their defaults, types and descriptions."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
+    from eunoe.config.messages import sections_of
     from eunoe.config.options import Named
     from eunoe.config.schema import Config
+    from eunoe.errors import InputError, nearest
 
     if name is None:
         show(*_fields(Config))
     elif ":" in name:
         _show_component(*name.split(":", 1))
+    elif name not in Config.model_fields:
+        raise InputError(f"unknown section {name!r}; {nearest(name, Config.model_fields)}")
     else:
-        section = _section(name)
-        show(*_fields(section))
-        if name in _BY_NAME and issubclass(section, Named):
+        field = Config.model_fields[name]
+        sections = sections_of(field.annotation)
+        if not sections:
+            raise InputError(f"{name} is a single value, not a section: {field.description}")
+        show(*_fields(sections[0]))
+        if name in _BY_NAME and issubclass(sections[0], Named):
             names = registry.names(_BY_NAME[name].key)
             typer.echo(f"names: {', '.join(names)}; for the options of one: eunoe options {name}:{names[0]}")
 
@@ -90,20 +94,6 @@ def _show_component(kind: str, name: str) -> None:
         if key not in _SUPPLIED.get(kind, ())
     ]
     show(["option", "default", "type"], rows)
-
-
-def _section(name: str) -> "type[BaseModel]":
-    from eunoe.config.messages import sections_of
-    from eunoe.config.schema import Config
-    from eunoe.errors import InputError, nearest
-
-    if name not in Config.model_fields:
-        raise InputError(f"unknown section {name!r}; {nearest(name, Config.model_fields)}")
-    field = Config.model_fields[name]
-    sections = sections_of(field.annotation)
-    if not sections:
-        raise InputError(f"{name} is a single value, not a section: {field.description}")
-    return sections[0]
 
 
 def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:

@@ -33,25 +33,15 @@ def run(
     from eunoe.simulation import running as runs
     from eunoe.store.reader import read_run_config
 
-    chosen = [
-        f"engine.{key}={value}"
-        for key, value in (("name", engine), ("workers", workers), ("address", address))
-        if value is not None
-    ]
+    named = {"name": engine, "workers": workers, "address": address}
+    chosen = [f"engine.{key}={value}" for key, value in named.items() if value is not None]
     if from_round is not None and resume is None:
         raise InputError("--from-round needs --resume")
-    if resume is not None:
-        if config is not None or out is not None:
-            raise InputError("--resume cannot be combined with a config file or --out")
-        values = read_run_config(resume)
-        folder = resume
-    else:
-        values = {} if config is None else read_config(config)
-        folder = out or Path()
-    values = apply_settings(values, [*chosen, *(set_ or [])])
-    checked = make_config(values)
-    if resume is None and out is None:
-        folder = new_folder(checked.title, checked.seed)
+    if resume is not None and (config is not None or out is not None):
+        raise InputError("--resume cannot be combined with a config file or --out")
+    values = read_run_config(resume) if resume else read_config(config) if config else {}
+    checked = make_config(apply_settings(values, [*chosen, *(set_ or [])]))
+    folder = resume or out or new_folder(checked.title, checked.seed)
     try:
         if resume is not None:
             done = runs.resume(resume, checked.model_dump(), from_round=from_round, progress=True)

@@ -5,6 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
+# Options of several commands.
+Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2; by default the config's.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")]
+Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
+Engine = Annotated[str | None, typer.Option(help="Engine of all runs: no lockstep.")]
+Exact = Annotated[bool, typer.Option("--exact", help="The bits of engine serial: no lockstep.")]
+
 
 def sweep(
     config: Annotated[Path, typer.Argument(help="The config file that all runs share.")],
@@ -12,12 +19,12 @@ def sweep(
         list[str] | None,
         typer.Option(help="Values of an option, such as loss.name=ce,tce,wsm; may be repeated."),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2; by default the config's.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")] = None,
+    seeds: Seeds = None,
+    set_: Set = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default runs/<config>.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    engine: Annotated[str | None, typer.Option(help="Engine of all runs: no lockstep.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="The bits of engine serial: no lockstep.")] = False,
+    jobs: Jobs = 1,
+    engine: Engine = None,
+    exact: Exact = False,
 ) -> None:
     """Run the product of settings; skip finished runs and resume unfinished ones.
 
@@ -25,24 +32,31 @@ def sweep(
     """
     from eunoe.analysis.comparison import MAIN, Comparison
     from eunoe.cli.tables import show_table
-    from eunoe.config.schema import make_config
-    from eunoe.config.settings import apply_settings, parse_value, read_config
+    from eunoe.config.settings import parse_value
     from eunoe.report.progress import Bars
     from eunoe.search.sweep import plan
     from eunoe.simulation.many import execute
 
-    settings = [*(set_ or []), *([] if engine is None else [f"engine.name={engine}"])]
-    values = apply_settings(read_config(config), settings)
-    numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
+    values, numbers = read_shared(config, set_, engine, seeds)
     folder = out or Path("runs") / config.stem
-    product: dict[str, list[Any]] = {}
-    for setting in over or []:
-        path, items = read_over(setting)
-        product[path] = [parse_value(item) for item in items]
+    pairs = [read_over(setting) for setting in over or []]
+    product = {path: [parse_value(item) for item in items] for path, items in pairs}
     with Bars() as bars:
         done = execute(plan(values, product, numbers, folder), jobs, bars.follow, exact)
     show_table(Comparison([run.read for run in done]).table(MAIN))
     print(f"runs in {folder}")
+
+
+def read_shared(
+    config: Path, set_: list[str] | None, engine: str | None, seeds: str | None
+) -> tuple[dict[str, Any], list[int]]:
+    """Return the config values that all runs share, and their seeds."""
+    from eunoe.config.schema import make_config
+    from eunoe.config.settings import apply_settings, read_config
+
+    settings = [*(set_ or []), *([] if engine is None else [f"engine.name={engine}"])]
+    values = apply_settings(read_config(config), settings)
+    return values, [make_config(values).seed] if seeds is None else read_seeds(seeds)
 
 
 def read_seeds(text: str) -> list[int]:

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from eunoe.cli.sweep import Engine, Exact, Jobs, Seeds, Set, read_over, read_shared
+
 # Trials in the table.
 MOST_SHOWN = 10
 
@@ -20,13 +22,11 @@ def tune(
     ],
     budget: Annotated[str | None, typer.Option(help="Wall-clock time for all of it, such as 30m.")] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials over ranges.", min=1)] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds of each trial, separated by commas; by default the config's.")
-    ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all trials.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    engine: Annotated[str | None, typer.Option(help="Engine of all runs: no lockstep.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="The bits of engine serial: no lockstep.")] = False,
+    seeds: Seeds = None,
+    set_: Set = None,
+    jobs: Jobs = 1,
+    engine: Engine = None,
+    exact: Exact = False,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default runs/<config>-tune.")] = None,
 ) -> None:
     """Search settings by successive halving on validation accuracy; the test set is never read.
@@ -34,17 +34,13 @@ def tune(
     All trials run a quarter of the rounds, the better half of them continues to half of the rounds, and the
     better half of those to the end. The same command continues a search that was cut off.
     """
-    from eunoe.cli.sweep import read_over, read_seeds
     from eunoe.cli.tables import show_trials
-    from eunoe.config.schema import make_config
-    from eunoe.config.settings import apply_settings, parse_value, read_config
+    from eunoe.config.settings import parse_value
     from eunoe.search import tune as search
     from eunoe.search.budget import parse_budget
     from eunoe.search.halving import composed_privacy, show_progress
 
-    settings = [*(set_ or []), *([] if engine is None else [f"engine.name={engine}"])]
-    values = apply_settings(read_config(config), settings)
-    numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
+    values, numbers = read_shared(config, set_, engine, seeds)
     space: dict[str, Any] = {}
     for setting in over:
         path, items = read_over(setting)
