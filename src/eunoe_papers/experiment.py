@@ -150,8 +150,7 @@ class StandIn(Record):
 
 STAND_INS = {
     "femnist": StandIn(
-        data="omniglot",
-        by_writer={"partition": {"min_size": 10}, "public": {"groups": 12, "min_size": 10}},
+        data="omniglot", by_writer={"partition": {"min_size": 10}, "public": {"groups": 12, "min_size": 10}}
     ),
     "cinic10": StandIn(data="cifar10"),
 }

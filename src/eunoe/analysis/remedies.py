@@ -113,9 +113,7 @@ class Remedy:
 SERVER_MOMENTUM = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
 
 AVERAGING = Remedy(
-    "",
-    {"averaging": {"decay": 0.9}},
-    "evaluates the mean of the global models; costs clients nothing",
+    "", {"averaging": {"decay": 0.9}}, "evaluates the mean of the global models; costs clients nothing"
 )
 WSM = Remedy(
     "wsm",

@@ -123,11 +123,7 @@ def train_client(
 
 
 def compress_update(
-    simulation: Simulation,
-    update: Update,
-    broadcast: Broadcast,
-    before: Mapping[str, Tensor],
-    after: Vectors,
+    simulation: Simulation, update: Update, broadcast: Broadcast, before: Mapping[str, Tensor], after: Vectors
 ) -> tuple[Update, Vectors]:
     """Return a client's update as the server reads it, and the client's new state.
 

@@ -76,12 +76,7 @@ class _Worker:
 class Workers:
     """A pool of forked processes."""
 
-    def __init__(
-        self,
-        simulation: Simulation,
-        states: ClientStates,
-        devices: Sequence[str],
-    ) -> None:
+    def __init__(self, simulation: Simulation, states: ClientStates, devices: Sequence[str]) -> None:
         """There is a worker for each entry of `devices`, bound to it."""
         self.transfers = Transfers()
         self.simulation, self.states, self.count = simulation, states, len(devices)
@@ -123,7 +118,10 @@ class Workers:
                 for worker in self._workers:
                     if worker.task is None and waiting and waiting[0] < next_result + 2 * self.count:
                         self._give(worker, waiting.popleft(), tasks, models)
-                for worker in self._ready():
+                busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
+                for pipe in wait(list(busy)):
+                    assert isinstance(pipe, Connection)
+                    worker = busy[pipe]
                     task = worker.task
                     assert task is not None
                     try:
@@ -136,7 +134,10 @@ class Workers:
                                 f"{deaths[task]} worker processes died at {tasks[task]}; "
                                 "the machine may be short of memory: use fewer workers"
                             ) from None
-                        self._replace(worker)
+                        worker.pipe.close()
+                        worker.process.join()
+                        self._workers.remove(worker)
+                        self._start()
                         waiting.appendleft(task)
                     else:
                         self.transfers.add(answer.pop())
@@ -151,11 +152,6 @@ class Workers:
                 for worker in self._workers:
                     worker.process.kill()
                 self.close()
-
-    def _ready(self) -> list[_Worker]:
-        busy = [worker for worker in self._workers if worker.task is not None]
-        ready = set(wait([worker.pipe for worker in busy]))
-        return [worker for worker in busy if worker.pipe in ready]
 
     def _give(
         self, worker: _Worker, number: int, tasks: Sequence[WorkItem], models: Sequence[Weights]
@@ -173,7 +169,10 @@ class Workers:
         uploads = simulation.method.uploads(simulation.context)
         slot = {**model, "uploads": {name: (u.size, simulation.model.dtype) for name, u in uploads.items()}}
         ours, theirs = multiprocessing.Pipe()
-        worker = _Worker(None, ours, SharedVectors(slot), SharedVectors(model), self._free_device())  # type: ignore[arg-type]
+        # The first entry of the devices that no worker is bound to.
+        free = Counter(self.devices) - Counter(worker.device for worker in self._workers)
+        device = next(device for device in self.devices if free[device])
+        worker = _Worker(None, ours, SharedVectors(slot), SharedVectors(model), device)  # type: ignore[arg-type]
         others = [other.pipe for other in self._workers]
         worker.process = multiprocessing.get_context("fork").Process(
             target=_work, args=(self, worker, theirs, [*others, ours]), daemon=True
@@ -181,17 +180,6 @@ class Workers:
         worker.process.start()
         theirs.close()
         self._workers.append(worker)
-
-    def _free_device(self) -> str:
-        """Return the first entry of the devices that no worker is bound to."""
-        free = Counter(self.devices) - Counter(worker.device for worker in self._workers)
-        return next(device for device in self.devices if free[device])
-
-    def _replace(self, worker: _Worker) -> None:
-        worker.pipe.close()
-        worker.process.join()
-        self._workers.remove(worker)
-        self._start()
 
 
 def _result(worker: _Worker, kind: str, result: Any) -> Any:

@@ -127,10 +127,7 @@ class PreparedRun:
 
 
 def prepare_run(
-    config: ConfigLike,
-    federation: Federation | None,
-    out: Path | str | None,
-    values: Mapping[str, Any],
+    config: ConfigLike, federation: Federation | None, out: Path | str | None, values: Mapping[str, Any]
 ) -> PreparedRun:
     """Build a new run; the arguments are those of `run`."""
     objects, plain = split_user_objects(federation, values)

@@ -133,9 +133,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def newest_checkpoint(
-    folder: Path,
-    from_round: int | None = None,
-    verify: Callable[[Manifest], None] = lambda manifest: None,
+    folder: Path, from_round: int | None = None, verify: Callable[[Manifest], None] = lambda manifest: None
 ) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest valid checkpoint, or that of a round, and a warning for each that is skipped.
 

@@ -19,6 +19,7 @@ from eunoe.engines.ray.connection import connect
 from eunoe.engines.ray.packing import Packed, pack, unpack
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError, RunFailed, install_command
+from eunoe.text import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,12 @@ class Cluster:
                 self._schedule(waiting, yielded, running, submit)
                 ready, _ = self._ray.wait([*running, *self._starting], timeout=_PATIENCE)
                 if not ready and not self._workers:
-                    self._wait_on()
+                    # Fails if no worker can start any more.
+                    total = self.places()
+                    if not self._warned:
+                        self._warned = True
+                        message = "waiting for a free place in the Ray cluster, which has %d in all"
+                        logger.warning(message, total)
                 for reference in ready:
                     if reference in self._starting:
                         self._begin(reference)
@@ -172,19 +178,15 @@ class Cluster:
                     running[submit(worker.actor, number)] = worker, number
 
     def _lose(
-        self,
-        worker: _Worker,
-        running: _Running,
-        waiting: list[int],
-        losses: Counter[int],
-        error: Exception,
+        self, worker: _Worker, running: _Running, waiting: list[int], losses: Counter[int], error: Exception
     ) -> None:
         """Reschedule the tasks of a lost worker."""
         for reference in [reference for reference, (owner, _) in running.items() if owner is worker]:
             del running[reference]
         losses[worker.tasks[0]] += 1
         if losses[worker.tasks[0]] == _LOSSES_ALLOWED:
-            raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {_line(error)}") from error
+            reason = one_line(str(error))[:1000]
+            raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {reason}") from error
         # In order: if the first were not the one that the next result waits for, it might never be scheduled.
         waiting += worker.tasks
         waiting.sort()
@@ -219,7 +221,8 @@ class Cluster:
         except self._ray.exceptions.RayError as error:
             self._failed_starts += not worker.begun
             if self._failed_starts == _LOSSES_ALLOWED:
-                raise RunFailed(f"no worker can start on the Ray cluster: {_line(error)}") from error
+                reason = one_line(str(error))[:1000]
+                raise RunFailed(f"no worker can start on the Ray cluster: {reason}") from error
             self.hire()
         else:
             self._failed_starts, self._warned, worker.begun = 0, False, True
@@ -239,19 +242,7 @@ class Cluster:
             raise RunFailed(f"the Ray cluster has no {what} to train on; resume when a node has joined")
         return count
 
-    def _wait_on(self) -> None:
-        """Keep waiting for a first worker if one may still start, and warn once."""
-        total = self.places()
-        if not self._warned:
-            self._warned = True
-            logger.warning("waiting for a free place in the Ray cluster, which has %d in all", total)
-
 
 def _bytes(value: Packed) -> int:
     data, buffers = value
     return len(data) + sum(buffer.nbytes for buffer in buffers)
-
-
-def _line(error: Exception) -> str:
-    """Return Ray's multi-line message as one line."""
-    return " ".join(str(error).split())[:1000]

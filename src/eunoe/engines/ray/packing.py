@@ -52,9 +52,6 @@ def _aligned(buffer: Bytes, copy: bool) -> Bytes:
 def _reduce(tensor: Tensor) -> Any:
     try:
         return torch.from_numpy, (tensor.numpy(),)
-    except (
-        RuntimeError,
-        TypeError,
-    ):
+    except (RuntimeError, TypeError):
         # Not on the CPU, part of a graph, or a tensor subclass.
         return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]

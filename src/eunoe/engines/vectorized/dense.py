@@ -86,9 +86,8 @@ class Dense:
 
     def gradient(self, parameters: Parameters, batch: Batch, terms: Tensor | None) -> Tensor:
         """Return the gradients of the mean losses, with a row per client."""
-        changes: Parameters = [
-            (torch.bmm(change, x), total) for change, x, total in self._changes(parameters, batch, terms, 1.0)
-        ]
+        parts = self._changes(parameters, batch, terms, 1.0)
+        changes: Parameters = [(torch.bmm(change, x), total) for change, x, total in parts]
         size = max(s.stop for layer in self.layers for s in (layer.weight, layer.bias) if s is not None)
         return self.join(changes[::-1], changes[0][0].new_empty(len(batch.y), size))
 
@@ -145,21 +144,14 @@ def _shifted(logits: Tensor, terms: Tensor | None) -> Tensor:
 
 def find_dense(simulation: Simulation) -> Dense | None:
     """Return the layers of a simulation's model, if model, method and loss allow to write out their steps."""
-    method, model = type(simulation.method), simulation.model
-    plain = method.loss is Method.loss and method.step is Method.step and _elementwise(method)
-    loss = simulation.loss
-    softmax = type(loss).per_sample in (Loss.per_sample, CrossEntropy.per_sample)
-    if isinstance(loss, CrossEntropy) and loss.class_weights != "none":
-        softmax = False
-    if not plain or not softmax or model.precision is not None:
-        return None
-    return dense_layers(model)
-
-
-def _elementwise(method: type[Method]) -> bool:
-    """Return whether a method's `correct` treats every number for itself, as the class that has it says."""
+    method, model, loss = type(simulation.method), simulation.model, simulation.loss
+    # Whether `correct` treats every number for itself, as the class that has it says.
     owner = next(kind for kind in method.__mro__ if "correct" in vars(kind))
-    return bool(vars(owner).get("elementwise", False))
+    elementwise = vars(owner).get("elementwise", False)
+    plain = method.loss is Method.loss and method.step is Method.step and elementwise
+    softmax = type(loss).per_sample in (Loss.per_sample, CrossEntropy.per_sample)
+    weighted = isinstance(loss, CrossEntropy) and loss.class_weights != "none"
+    return dense_layers(model) if plain and softmax and not weighted and model.precision is None else None
 
 
 def dense_layers(model: FlatModel) -> Dense | None:

@@ -153,13 +153,8 @@ def declared_reason(simulation: Simulation) -> str | None:
     """Return why no client of a simulation can be vectorized, if that is known before it trains."""
     if not simulation.method.vectorizes:
         return f"the method {type(simulation.method).__name__} does not vectorize"
-    if any(_draws(module) for module in simulation.model.module.modules()):
-        return "the model draws random numbers (dropout)"
+    for module in simulation.model.module.modules():
+        drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
+        if drops or isinstance(module, nn.RReLU):
+            return "the model draws random numbers (dropout)"
     return None
-
-
-def _draws(module: nn.Module) -> bool:
-    """Return whether a layer draws random numbers in training."""
-    if isinstance(module, nn.modules.dropout._DropoutNd):
-        return module.p > 0
-    return isinstance(module, nn.RReLU)

@@ -155,18 +155,22 @@ class StackStep:
 
 
 def separate(
-    different: Vectors,
-    same: Vectors,
-    vectors: Sequence[Mapping[str, Tensor]],
-    stack: Callable[[list[Tensor]], Tensor] = torch.stack,
+    different: Vectors, same: Vectors, vectors: Sequence[Mapping[str, Tensor]], length: int = 0
 ) -> None:
-    """Add each vector to `same` if it is one tensor for all clients, otherwise stacked to `different`."""
+    """Add each vector to `same` if it is one tensor for all clients, otherwise stacked to `different`.
+
+    With a length, rows are padded to it.
+    """
     for name in vectors[0]:
         values = [named[name] for named in vectors]
         if len(values) > 1 and all(value is values[0] for value in values):
             same[name] = values[0]
+        elif length:
+            different[name] = values[0].new_zeros(len(values), length, *values[0].shape[1:])
+            for row, value in zip(different[name], values, strict=True):
+                row[: len(value)] = value
         else:
-            different[name] = stack(values)
+            different[name] = torch.stack(values)
 
 
 def collect_prepared(clients: Sequence[ClientContext], longest: int) -> tuple[Prepared, Prepared]:
@@ -174,30 +178,15 @@ def collect_prepared(clients: Sequence[ClientContext], longest: int) -> tuple[Pr
     own, common = (Prepared({}, {}, {}, {}, {}) for _ in range(2))
     if not clients:
         return own, common
-
-    def put(
-        different: Vectors, same: Vectors, vectors: Sequence[Mapping[str, Tensor]], length: int = 0
-    ) -> None:
-        separate(
-            different, same, vectors, (lambda values: _padded(values, length)) if length else torch.stack
-        )
-
-    put(own.state, common.state, [client.state for client in clients])
-    put(own.cache, common.cache, [client.cache for client in clients])
-    put(own.rows, common.rows, [client.rows for client in clients], longest)
+    separate(own.state, common.state, [client.state for client in clients])
+    separate(own.cache, common.cache, [client.cache for client in clients])
+    separate(own.rows, common.rows, [client.rows for client in clients], longest)
     for name in clients[0].networks:
         networks = [client.networks[name] for client in clients]
         outputs = [{} if network.outputs is None else {name: network.outputs} for network in networks]
-        put(own.outputs, common.outputs, outputs, longest)
+        separate(own.outputs, common.outputs, outputs, longest)
         if not outputs[0]:
             own.weights[name], common.weights[name] = {}, {}
             vectors = [network.weights.vectors() for network in networks]
-            put(own.weights[name], common.weights[name], vectors)
+            separate(own.weights[name], common.weights[name], vectors)
     return own, common
-
-
-def _padded(values: Sequence[Tensor], length: int) -> Tensor:
-    padded = values[0].new_zeros(len(values), length, *values[0].shape[1:])
-    for row, value in zip(padded, values, strict=True):
-        row[: len(value)] = value
-    return padded

@@ -6,6 +6,7 @@ operations on the same numbers, so the results do not depend on when replaying b
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ class Recorder:
     def __init__(self, module: nn.Module, calls_before: int) -> None:
         self._calls_before = calls_before
         self._constants = {v.data_ptr() for v in (*module.parameters(), *module.buffers())}
-        self._calls: dict[Any, int] = {}
+        self._calls = Counter[Any]()
         self._recorded: dict[Any, Recorded | None] = {}
 
     def __call__(self, step: StackStep) -> Any:
@@ -36,7 +37,10 @@ class Recorder:
         tensors = step.tensors
         key = step.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
         if key not in self._recorded:
-            if not self._often(key):
+            if len(self._calls) > _SHAPES_KEPT:
+                self._calls, self._recorded = Counter(), {}
+            self._calls[key] += 1
+            if self._calls[key] <= self._calls_before:
                 return step()
             self._recorded[key] = self._record(step, tensors)
         recorded = self._recorded[key]
@@ -44,12 +48,6 @@ class Recorder:
             return step()
         with torch.inference_mode():
             return recorded(*_NUMBERS, *tensors)
-
-    def _often(self, key: Any) -> bool:
-        if len(self._calls) > _SHAPES_KEPT:
-            self._calls, self._recorded = {}, {}
-        self._calls[key] = self._calls.get(key, 0) + 1
-        return self._calls[key] > self._calls_before
 
     def _record(self, step: StackStep, tensors: list[Tensor]) -> Recorded | None:
         """Return the step's operations as a function of its tensors; None if they could differ the next time.
@@ -77,17 +75,14 @@ class Recorder:
                     # It read a tensor that is not an input and may be another one next time.
                     return None
         _simplify(recorded)
-        return _scripted(recorded, (*_NUMBERS, *tensors))
-
-
-def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Recorded:
-    """The operations compiled by TorchScript, which avoids Python between them; unchanged if that fails."""
-    try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            return torch.jit.trace(recorded, tensors, check_trace=False).forward  # type: ignore[no-any-return, no-untyped-call]
-    except Exception:
-        return recorded.forward
+        try:
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                # TorchScript avoids Python between the operations.
+                trace: Any = torch.jit.trace(recorded, (*_NUMBERS, *tensors), check_trace=False)  # type: ignore[no-untyped-call]
+                return trace.forward  # type: ignore[no-any-return]
+        except Exception:
+            return recorded.forward
 
 
 def _simplify(recorded: torch.fx.GraphModule) -> None:

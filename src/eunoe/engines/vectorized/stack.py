@@ -95,10 +95,7 @@ class ClientStack:
         index = np.zeros(real.shape, np.int64)
         index[real] = np.concatenate([member.order for member in members])
         return cls(
-            members,
-            np.ascontiguousarray(index.transpose(1, 0, 2)),
-            np.ascontiguousarray(padded.T),
-            exact,
+            members, np.ascontiguousarray(index.transpose(1, 0, 2)), np.ascontiguousarray(padded.T), exact
         )
 
     def __len__(self) -> int:
@@ -150,13 +147,12 @@ class ClientStack:
         """How many training samples of each class each client has, in the model's type."""
         federation = self.simulation.federation
         if self.simulation.memory.stale_counts:
-            return torch.stack([member.data.counts for member in self.members]).to(
-                self.simulation.model.dtype
-            )
-        rows = [member.simulation.federation.rows(member.data.client) for member in self.members]
-        owners = torch.from_numpy(np.repeat(np.arange(len(self)), [len(own) for own in rows]))
-        labels = federation.samples("clients").y[torch.from_numpy(np.concatenate(rows))]
-        counts = federation.task.counts(labels, owners, len(self), federation.classes)
+            counts = torch.stack([member.data.counts for member in self.members])
+        else:
+            rows = [member.simulation.federation.rows(member.data.client) for member in self.members]
+            owners = torch.from_numpy(np.repeat(np.arange(len(self)), [len(own) for own in rows]))
+            labels = federation.samples("clients").y[torch.from_numpy(np.concatenate(rows))]
+            counts = federation.task.counts(labels, owners, len(self), federation.classes)
         return counts.to(self.simulation.model.dtype)
 
     @property
@@ -199,7 +195,9 @@ class ClientStack:
             for i in range(last - first):
                 batch = Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
                 if self.simulation.context.model.has_batch_norm and batch.mask is not None:
-                    batch = _remove_padding(batch, int(self.lengths[first + i, 0]))
+                    # A mask keeps padding out of the loss, but not out of the statistics of batch norm.
+                    real_part = (slice(None), slice(int(self.lengths[first + i, 0])))
+                    batch = Batch(batch.x[real_part], batch.y[real_part], batch.index[real_part])
                 yield batch
             first = last
 
@@ -229,11 +227,3 @@ def _largest_client(members: Sequence[StackClient]) -> int:
     """Return the most training samples of any client of the runs, whether it takes part or not."""
     federations = {id(member.simulation): member.simulation.federation for member in members}
     return max(int(federation.sizes.max()) for federation in federations.values())
-
-
-def _remove_padding(batch: Batch, length: int) -> Batch:
-    """Return a batch of equally many samples from every client without its padding.
-
-    A mask keeps padding out of the loss, but not out of the statistics of batch normalization.
-    """
-    return Batch(batch.x[:, :length], batch.y[:, :length], batch.index[:, :length])

@@ -135,8 +135,8 @@ def make_step_context(
         lr=lr,
         steps_taken=numbers.steps_taken,
         weight_decay=decay,
-        data=_no_data,
-        validation=_no_validation,
+        data=_refuse_data,
+        validation=_refuse_data,
         cache={**different.cache, **same.cache},
         rows={**different.rows, **same.rows},
         networks={name: network(name, features) for name, features in networks.items()},
@@ -148,9 +148,5 @@ def make_step_context(
     )
 
 
-def _no_data(index: Tensor) -> tuple[Input, Tensor]:
+def _refuse_data(*_: Tensor) -> Any:
     raise NotVectorizable("its steps read more of the client's data than their batch")
-
-
-def _no_validation() -> tuple[Tensor, Tensor]:
-    raise NotVectorizable("its steps read the client's validation part")

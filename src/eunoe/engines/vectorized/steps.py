@@ -63,11 +63,7 @@ class Steps:
         self._passes = (0.0, 0.0)
 
     def take(
-        self,
-        stack: ClientStack,
-        inputs: Inputs,
-        networks: Mapping[str, bool],
-        weights: Tensor,
+        self, stack: ClientStack, inputs: Inputs, networks: Mapping[str, bool], weights: Tensor
     ) -> Taken:
         """Take all steps of a stack, on its weights."""
         if self._dense is not None:
