@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def measure_personal_gain(run: Run) -> dict[str, float]:
-    """Measure the accuracy at the clients with and without their class shares added to the logits.
-
-    A client's test data are the test set in the client's own label mix: each class counts by its share among
-    the client's training labels, so that no test label is used and no client's test set is too small.
-    """
+    """Measure the accuracy in the clients' label mix, with and without their class shares in the logits."""
     import torch
 
     from eunoe.losses.base import adjust_for_prior

@@ -159,10 +159,7 @@ _ABSENT = _Result(None, [])
 
 
 def near_best(values: Values, margin: float, relative: bool = False) -> dict[Label, list[float]]:
-    """Return for each method on each data set the learning rates whose value is within a margin of the best.
-
-    Learning rates at which runs diverged are left out. The margin is absolute, or relative to the best.
-    """
+    """Return, by method and data set, the learning rates whose value is within a margin of the best."""
     by_row: dict[Label, dict[float, float]] = {}
     for cell, value in values.items():
         if cell.matches({"measure": ""}) and not math.isnan(value):

@@ -68,21 +68,20 @@ class Cell(Record):
 
 
 class Source(Record):
-    """A table, a figure or a sentence of a paper: where it is, its setting, what it shows, its cells.
-
-    `reports` is the quantity that it reports. `orientation` names a table of another setting whose numbers
-    are shown where this one has none. Cells that are `doubtful` are no targets.
-    """
+    """A table, a figure or a sentence of a paper: where it is, its setting, what it shows, its cells."""
 
     paper: str
     where: str
     kind: Literal["table", "figure", "text", "identity", "bound", "question"]
+    # The quantity.
     reports: str
     setting: str
     shows: str
+    # A table of another setting whose numbers are shown where this one has none.
     orientation: str = ""
     columns: tuple[str, ...] = ()
     cells: dict[str, Cell] = {}
+    # Cells that are no targets.
     doubtful: tuple[str, ...] = ()
 
     @property
@@ -113,10 +112,7 @@ class Shrunk(Record):
 
 @dataclass(frozen=True)
 class PlannedRun(Planned):
-    """One planned run: its arm, scale and seed; `stand_in` says which data stand in for which.
-
-    The label, like the name in the config, marks small scale and stand-in data.
-    """
+    """One planned run: its arm, scale and seed; `stand_in` says which data stand in for which."""
 
     arm: Label
     scale: Scale
@@ -211,11 +207,9 @@ class Experiment(Record):
         )
 
     def target(self, cell: Label) -> Cell | None:
-        """Return the paper's cell that one of ours should be compared with.
-
-        A limit on the steps of a server that stops by itself earlier changes nothing in what is compared.
-        """
+        """Return the paper's cell that one of ours should be compared with."""
         tables = [self.source, *([self.also] if self.also else [])]
+        # A limit on the steps of a server that stops by itself earlier does not matter.
         texts = (str(cell), str(cell.replace(steps="")))
         targets = (table.target(text) for table in tables for text in texts)
         return next((target for target in targets if target), None)

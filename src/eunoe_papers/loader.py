@@ -116,7 +116,7 @@ def _build(
     fields["source"] = built[fields["of"]].source if "of" in fields else _read_source(source, file)
     if "also" in fields:
         fields["also"] = built[fields["also"]].source
-    fields["claims"] = [one for claim in fields["claims"] for one in _by_data_set(claim, fields["arms"])]
+    fields["claims"] = [each for claim in fields["claims"] for each in _by_data_set(claim, fields["arms"])]
     measures = fields.get("measures", {"": "last_rounds"})
     fields["measures"] = {column: _read_measure(measure) for column, measure in measures.items()}
     built[name] = Experiment(**fields)

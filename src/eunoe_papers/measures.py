@@ -18,11 +18,9 @@ MIN_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run recorded: each quantity by round, and whether the run diverged.
+    """What a run recorded: each quantity by round, and whether the run diverged."""
 
-    `config` is the planned one: a run that was stopped early has recorded fewer rounds.
-    """
-
+    # As planned: a run that was stopped early has recorded fewer rounds.
     config: Mapping[str, Any]
     series: Mapping[str, Mapping[int, float]]
     diverged: bool = False

@@ -43,10 +43,7 @@ class Reading:
         return outcome.rounds, outcome.rounds if enough else planned
 
     def counts(self, scale: Scale, stand_in: bool) -> bool:
-        """Return whether there is a value, of a run of full length, on data that are to be judged.
-
-        A run that is shorter than planned counts at full scale only.
-        """
+        """Return whether the value can be judged; a run shorter than planned counts at full scale only."""
         known = self.outcome.diverged or not math.isnan(self.value)
         rounds, planned = self.length
         return known and (scale == "full" or rounds >= planned) and (stand_in or not self.planned.stand_in)

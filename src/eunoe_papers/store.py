@@ -93,7 +93,7 @@ def count_runs(experiment: Experiment, scale: Scale, out: Path, results: Path) -
 
 def store_runs(experiment: Experiment, out: Path, results: Path) -> list[RunKey]:
     """Store the runs below `out` that are neither running nor failed, replacing earlier ones."""
-    runs = [found.run for scale in experiment.scales for found in find_in_folders(experiment, scale, out)]
+    runs = [each.run for scale in experiment.scales for each in find_in_folders(experiment, scale, out)]
     ended = [run for run in runs if run.records.status["state"] not in ("running", "failed")]
     if ended:
         path = path_of(results, experiment)
@@ -134,10 +134,10 @@ def _match(experiment: Experiment, scale: Scale, runs: Iterable[StoredRun], plac
     by_key = {run.key: run for run in runs}
     plans = _plans(experiment, scale, sorted({key.seed for key in by_key}), place)
     matched = [FoundRun(p, by_key[key_of(p)]) for p in plans if key_of(p) in by_key]
-    for found in matched:
-        check_config(found, place)
-    real = {found.planned.line for found in matched if not found.planned.stand_in}
-    return [found for found in matched if not found.planned.stand_in or found.planned.line not in real]
+    for run in matched:
+        check_config(run, place)
+    real = {run.planned.line for run in matched if not run.planned.stand_in}
+    return [run for run in matched if not run.planned.stand_in or run.planned.line not in real]
 
 
 def key_of(planned: PlannedRun) -> RunKey:

@@ -24,16 +24,17 @@ _OVER_CLIENTS: dict[Key, str] = {MEAN: "mean of clients", WORST_TENTH: "worst te
 
 
 class ByClient:
-    """The clients of several arms; prints as a table and sentences.
-
-    `arms` has the number of each client, and the mean and worst tenth of all clients, by arm and seed.
-    `samples` has the clients in the order of the table.
-    """
+    """The clients of several arms; prints as a table and sentences."""
 
     def __init__(self, groups: Mapping[str, Sequence[RunRecords]], metric: str | None = None) -> None:
         """`groups` are the runs of each arm by its title."""
         runs = [run for members in groups.values() for run in members]
-        self.section = _common_section(runs)
+        self.section = next((s for s in SECTIONS if all(_owners(run, s)[0] for run in runs)), "")
+        if not self.section:
+            raise InputError(
+                "the runs have no accuracy by client: set split.test, for example to 0.2 (and `most` of "
+                "metric by_client if there are more than 100 clients)"
+            )
         self.metric = metric or (
             "accuracy" if all(_has(run, self.section, "accuracy") for run in runs) else "loss"
         )
@@ -97,9 +98,12 @@ class ByClient:
     def _values(self, members: Sequence[RunRecords]) -> dict[Key, dict[int, float]]:
         values: dict[Key, dict[int, float]] = {}
         for run in members:
-            each = _by_client(run, self.section, self.metric)
-            over = spread([self._sign * number for number in each.values()])
-            numbers = {self._key(run, client): number for client, number in each.items()}
+            rounds, recorded = run.series(f"{self.section}.by_client.{self.metric}")
+            clients, _ = _owners(run, self.section)
+            columns = recorded.reshape(len(rounds), len(clients)).T
+            each = [mean_at_end(column, rounds, run.last) for column in columns]
+            over = spread([self._sign * number for number in each])
+            numbers = dict(zip((self._key(run, client) for client in clients), each, strict=True))
             numbers |= {MEAN: self._sign * over.mean, WORST_TENTH: self._sign * over.worst_tenth}
             for key, number in numbers.items():
                 values.setdefault(key, {})[run.checked_config.seed] = number
@@ -165,16 +169,6 @@ class ByClient:
         return "; ".join(words)
 
 
-def _common_section(runs: Sequence[RunRecords]) -> str:
-    for section in SECTIONS:
-        if all(_owners(run, section)[0] for run in runs):
-            return section
-    raise InputError(
-        "the runs have no accuracy by client: set split.test, for example to 0.2 (and `most` of metric "
-        "by_client if there are more than 100 clients)"
-    )
-
-
 def _check_same_clients(groups: Mapping[str, Sequence[RunRecords]]) -> None:
     """Refuse runs of one seed that divide the data differently."""
     first: dict[int, tuple[str, object]] = {}
@@ -210,14 +204,6 @@ def recorded_metrics(run: RunRecords) -> list[str]:
 def _has(run: RunRecords, section: str, metric: str) -> bool:
     """Return whether a metric was recorded by client."""
     return len(run.known(section, "by_client", metric)[0]) > 0
-
-
-def _by_client(run: RunRecords, section: str, metric: str) -> dict[int, float]:
-    """Return each client's accuracy or loss, mean of the last rounds."""
-    rounds, each = run.series(f"{section}.by_client.{metric}")
-    clients, _ = _owners(run, section)
-    each = each.reshape(len(rounds), len(clients))
-    return {client: mean_at_end(each[:, at], rounds, run.last) for at, client in enumerate(clients)}
 
 
 def _never_trained(run: RunRecords) -> set[int]:

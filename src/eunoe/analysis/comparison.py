@@ -25,19 +25,17 @@ NOT_CONVERGED = "NC"
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its title, the metric and its format.
-
-    `path` is where rounds record a metric that is compared by the mean of the last rounds. A column is
-    omitted if no run has one of its tasks, an optional one also if no run has the metric. `note` is for the
-    legend.
-    """
+    """A column of runs with one of its tasks: its title, the metric and its format."""
 
     title: str
     metric: str
     digits: int = 3
+    # Where rounds record a metric that is compared by the mean of the last rounds.
     path: str = ""
+    # Omitted if no run has the metric.
     optional: bool = False
     tasks: Sequence[TaskName] = EVERY
+    # For the legend.
     note: str = ""
 
 
@@ -79,10 +77,7 @@ COLUMNS = (*MAIN, *FURTHER)
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ in their seed only: how they ended, and the values of each metric in order of seed.
-
-    If a run diverged or failed, all values but the seconds are NaN.
-    """
+    """Runs that differ in their seed only; if one diverged or failed, all values but the seconds are NaN."""
 
     title: str
     seeds: tuple[int, ...]

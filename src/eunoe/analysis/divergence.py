@@ -37,10 +37,7 @@ OUTLYING = 5.0
 
 
 class Chance(NamedTuple):
-    """The level of a model that guesses: accuracies up to `at` are at chance, from `above` on clearly above.
-
-    `loss` is that of a guess, and `metric` the name of the accuracy.
-    """
+    """A model that guesses: accuracies up to `at` are at chance, from `above` on clearly above chance."""
 
     at: float
     above: float
@@ -63,10 +60,7 @@ def chance_among(classes: int) -> Chance:
 
 
 def why_diverged(accuracy: Sequence[float], loss: Sequence[float], chance: Chance) -> str:
-    """Return why a run has diverged, by its evaluated rounds; empty if it has not.
-
-    A loss is infinite where it was not finite, and NaN where it was not measured.
-    """
+    """Return why a run has diverged, by its evaluated rounds; a loss that is not known is NaN."""
     if loss and math.isinf(loss[-1]):
         return "its loss is no longer finite"
     if not accuracy:
@@ -111,10 +105,7 @@ def _chance(task: type[Task] | None, classes: int) -> Chance:
 
 
 class Health:
-    """Whether the last evaluated round of a run looks like one of a diverged run.
-
-    One such round is no divergence, but the checkpoint before it is kept until a better round comes.
-    """
+    """Whether the last evaluated round of a run looks healthy; checkpoints before another one are kept."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.good, self._best = True, 0.0

@@ -79,10 +79,7 @@ Condition = Callable[[Setup], Any]
 
 
 class Rule(NamedTuple):
-    """A condition under which options do not go together, and the error message.
-
-    The message's placeholders are those of `Setup.values` and `value`, what the condition returns.
-    """
+    """A condition under which options do not go together, and the error message."""
 
     broken: Condition
     message: str

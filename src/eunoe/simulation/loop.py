@@ -118,10 +118,7 @@ def select_clients(simulation: Simulation) -> list[int]:
 
 
 def replace_absent(simulation: Simulation, drawn: Sequence[int]) -> list[int]:
-    """Return the drawn clients that are present, and others in place of those that are not.
-
-    A round in which hardly anybody is present has fewer clients: not all of a million are asked.
-    """
+    """Return the drawn clients that are present, and others in place of those that are not, if there are."""
     context, federation = simulation.context, simulation.federation
     present = [client for client in drawn if federation.present(client)]
     asked, many = set(drawn), len(drawn)

@@ -28,12 +28,9 @@ def check_place(folder: Path) -> None:
 
 
 def check_config(folder: Path, new: Config) -> None:
-    """Raise InputError if a configuration would change the results of the run in a folder.
-
-    The newest checkpoint has the run's configuration too, in case config.toml was changed by hand or by a
-    bad disk.
-    """
+    """Raise InputError if a configuration would change the results of the run in a folder."""
     check_change(folder, make_config(read_run_config(folder)), new)
+    # The checkpoint has it too, in case config.toml was changed by hand or by a bad disk.
     saved, _ = newest_checkpoint(folder)
     if saved is not None:
         try:

@@ -20,10 +20,7 @@ Partition = Callable[..., Division]
 
 
 def with_streams(config: Config) -> Config:
-    """Return the configuration with those defaults of its streams that follow from the rounds.
-
-    A stored config keeps them, so that a run that is resumed with more rounds repeats the earlier ones.
-    """
+    """Return the configuration with the defaults of its streams that follow from the rounds, for storing."""
     if not config.stream:
         return config
     settled = []

@@ -135,10 +135,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def newest_checkpoint(
     folder: Path, from_round: int | None = None, verify: Callable[[Manifest], None] = lambda manifest: None
 ) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest valid checkpoint, or that of a round, and a warning for each that is skipped.
-
-    `verify` raises `Damaged` if files in the manifest do not match.
-    """
+    """Return the newest checkpoint that `verify` accepts, or that of a round, and why others were skipped."""
     warnings = list[str]()
     paths = {int(path.stem): path for path in list_checkpoints(folder)}
     if from_round is not None:

@@ -133,10 +133,7 @@ class RunFolder:
             file.append(lines)
 
     def checkpoint(self, run_state: RunState, states: ClientStates, healthy: bool = True) -> None:
-        """Save the run state, then remove files that are no longer needed.
-
-        The last two checkpoints are kept, and the last healthy one.
-        """
+        """Save the run state; keep the last two checkpoints and the last healthy one, and remove others."""
         # Everything that the checkpoint refers to must be on disk before it.
         files = {file.path.name: file.sync() for file in self._files}
         states.sync()
@@ -158,9 +155,7 @@ class RunFolder:
     def restore(self, run_state: RunState, states: ClientStates, from_round: int | None = None) -> list[str]:
         """Restore a run state from the newest valid checkpoint, or that of `from_round`; return warnings.
 
-        Nothing is changed before everything is verified; then records are truncated to the checkpoint's
-        round, and files written after it are removed. A run whose checkpoints are all unusable is refused,
-        and its records stay.
+        Nothing is changed before everything is verified; then whatever is newer than the checkpoint goes.
         """
 
         def verify(manifest: Manifest) -> None:

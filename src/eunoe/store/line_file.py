@@ -51,13 +51,11 @@ class LineFile:
             with reading(self.path), open_regular(self.path) as file:
                 while block := file.read(min(_BLOCK, mark["bytes"] - begun._bytes)):
                     begun._add(block)
-        for name, found, expected in (
-            ("bytes", begun._bytes, mark["bytes"]),
-            ("lines", begun._lines, mark["lines"]),
-        ):
-            if found != expected:
-                raise Damaged(f"{self.path} has {found} {name} instead of {expected}")
-        if begun._mark() != mark:
+        now = begun._mark()
+        for unit in ("bytes", "lines"):
+            if now[unit] != mark[unit]:
+                raise Damaged(f"{self.path} has {now[unit]} {unit} instead of {mark[unit]}")
+        if now != mark:
             raise Damaged(f"{self.path} changed since it was written (SHA-256 mismatch)")
         return begun
 

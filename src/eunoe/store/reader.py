@@ -140,12 +140,9 @@ def find_run(path: Path) -> Path:
 
 
 def _folders_named(name: str) -> list[Path]:
-    """Return the run folders up to three levels below the current folder that have a name in tables.
-
-    A name may end with options that tell runs apart, as in "fedavg · ce, training.lr=0.1".
-    """
+    """Return the runs up to three levels below this folder by a name as "fedavg · ce, training.lr=0.1"."""
     title, *options = name.split(", ")
-    found, depths = [], ("*", "*/*", "*/*/*")
+    matches, depths = [], ("*", "*/*", "*/*/*")
     folders = sorted(path.parent for depth in depths for path in Path().glob(f"{depth}/config.toml"))
     for folder in filter(_is_run, folders):
         with suppress(InputError):
@@ -153,8 +150,8 @@ def _folders_named(name: str) -> list[Path]:
             values, pairs = flat_options(config), [option.partition("=") for option in options]
             same = all(str(values.get(key, "none")) == value for key, _, value in pairs)
             if config.title == title and same:
-                found.append(folder)
-    return found
+                matches.append(folder)
+    return matches
 
 
 def _is_run(folder: Path) -> bool:

@@ -290,10 +290,7 @@ _VALIDATORS = {
 
 
 def validate(value: dict[str, Any], record: Any, where: Path | str) -> dict[str, Any]:
-    """Return a value as it is if it fits a record; `where` it was read from.
-
-    It must have the required keys, its known keys their types, and its tables their rows and columns.
-    """
+    """Return a value as it is if it fits a record; `where` it was read from."""
     try:
         _VALIDATORS[record].validate_python(value, strict=True)
     except ValidationError as error:

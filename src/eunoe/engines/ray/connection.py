@@ -25,10 +25,7 @@ _LOCAL = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN, _LOOPBACK: "0"}
 
 
 def connect(address: str | None, workers: int | None, weights: Weights) -> None:
-    """Connect this process to Ray: at an address, else at RAY_ADDRESS, else a new one on this machine.
-
-    A new one must have room for workers with these weights.
-    """
+    """Connect this process to Ray: at an address, else at RAY_ADDRESS, else a new one on this machine."""
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     _check(address)
     local = {"num_cpus": workers or cores()} if address == "local" else {}
@@ -45,10 +42,7 @@ def connect(address: str | None, workers: int | None, weights: Weights) -> None:
 
 
 def _configure(local: bool) -> None:
-    """Let a Ray of this process listen on the loopback interface only and ask for a token of its own.
-
-    An existing cluster is joined with the settings of the user.
-    """
+    """Let a Ray of this process listen on loopback only and ask for a token; join others as the user set."""
     ours = os.environ.get("RAY_AUTH_TOKEN") == _TOKEN
     if local and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         os.environ |= _LOCAL

@@ -34,11 +34,7 @@ Parameters = list[tuple[Tensor, Tensor | None]]
 
 
 class Dense:
-    """Linear layers with ReLU between them; parameters are a matrix with a row per client.
-
-    Hidden values are [clients, samples, features]. Logits are [clients, classes, samples], since a softmax
-    over few adjacent numbers is slow.
-    """
+    """Linear layers with ReLU between them; parameters are a matrix with a row per client."""
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers = layers
@@ -69,7 +65,7 @@ class Dense:
         return weights
 
     def logits(self, parameters: Parameters, x: Tensor) -> list[Tensor]:
-        """Return the inputs of each layer, then the logits [clients, classes, samples]."""
+        """Return the layers' inputs [clients, samples, features] and logits [clients, classes, samples]."""
         values = [x]
         *hidden, (last, last_bias) = parameters
         for weight, bias in hidden:

@@ -17,10 +17,7 @@ from eunoe.metrics.base import Predictions, Rows
 def evaluate_together(
     simulation: Simulation, models: Sequence[Weights], sets: Sequence[Rows]
 ) -> list[Predictions]:
-    """Return the predictions of each model on its own rows, which are of one set of samples.
-
-    Where all models have the same rows, their inputs are gathered once.
-    """
+    """Return the predictions of each model on its own rows, which are of one set of samples."""
     first = sets[0]
     lengths = np.array([len(where.rows) for where in sets])
     shared = all(np.array_equal(where.rows, first.rows) for where in sets[1:])
@@ -47,10 +44,7 @@ def evaluate_together(
 def _evaluate(
     simulation: Simulation, weights: Weights, where: Rows, rows: Tensor, lengths: np.ndarray
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return predictions, losses and logits [models, rows, ...] and summed probabilities [models, classes].
-
-    `rows` has one row, or one for each model, of which only the first `lengths` are real.
-    """
+    """Return predictions, losses and logits [models, rows, ...], and sums of probabilities by model."""
     model, federation, count = simulation.model, simulation.federation, len(weights.parameters)
     x = federation.inputs(where.source, rows.reshape(-1))
     if len(rows) > 1:

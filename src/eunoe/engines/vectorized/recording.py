@@ -50,11 +50,7 @@ class Recorder:
             return recorded(*_NUMBERS, *tensors)
 
     def _record(self, step: StackStep, tensors: list[Tensor]) -> Recorded | None:
-        """Return the step's operations as a function of its tensors; None if they could differ the next time.
-
-        The operations see the numbers of the step as tensors. A step that computes with them is not
-        recorded: it would compute in tensor precision, and branches on them would be lost.
-        """
+        """Return the step's operations as a function of its tensors; None if they could differ next time."""
         from torch.fx.experimental.proxy_tensor import make_fx
 
         def operations(lr: Any, round: Any, steps_taken: Any, *tensors: Tensor) -> Any:
@@ -67,6 +63,7 @@ class Recorder:
             return None
         inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
         if any(node.users for node in inputs[: len(_NUMBERS)]):
+            # It computes with its numbers, which are tensors here: another precision, and no branches.
             return None
         for node in recorded.graph.nodes:
             if node.op == "get_attr":

@@ -32,13 +32,11 @@ _NUMBERS_AT_ONCE = 2_000_000
 
 @dataclass
 class StackClient:
-    """A client that is ready to train: what it received, its batches, and what `begin` prepared, if anything.
-
-    `order` are the positions of all steps' samples in its data, `lengths` the sizes of its batches.
-    """
+    """A client that is ready to train: what it received, its batches, and what `begin` prepared."""
 
     data: ClientData
     broadcast: Broadcast
+    # The positions of all steps' samples in its data, and the sizes of its batches.
     order: Integers
     lengths: list[int]
     # The weights that it starts from.
@@ -67,14 +65,12 @@ class StackClient:
 
 @dataclass(frozen=True)
 class ClientStack:
-    """Clients that train at once, and their batches padded to one size.
-
-    `index` [steps, clients, batch] are positions in each client's data; `lengths` [steps, clients] say how
-    many of a batch are real, 0 where a client has no such step left.
-    """
+    """Clients that train at once, and their batches padded to one size."""
 
     members: list[StackClient]
+    # Positions in each client's data [steps, clients, batch].
     index: Integers
+    # How many of a batch are real [steps, clients]; 0 where a client has no such step left.
     lengths: Integers
     # Whether steps cover exactly the clients that have them, or a number that seldom changes.
     exact: bool
