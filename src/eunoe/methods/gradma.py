@@ -68,10 +68,7 @@ class GradMA(Method):
         if not self.worker:
             super().step(client, batch)
             return
-
-        def loss(at: Tensor) -> Tensor:
-            return client.criterion(client.forward(batch.x, at), batch.y)
-
+        loss = client.loss_at(batch.x, batch.y)
         here, start = client.weights.clone(), client.start.parameters
         before = client.moments.get("before", start)
         gradient = client.decayed(client.gradient_at(here, loss, batch))
