@@ -1,9 +1,11 @@
-"""Sanitize untrusted text for terminals, pages and figures; fill templates."""
+"""Sanitize untrusted text for terminals, pages and figures; read data files and templates."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 # Characters that change the direction of the surrounding text.
 _DIRECTIONAL = {chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -26,6 +28,11 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Join the lines of a text and escape unsafe characters."""
     return printable(" ".join(filter(None, (line.strip() for line in text.splitlines()))))
+
+
+def read_data(package: str, path: str) -> dict[str, Any]:
+    """Return the values of a TOML file of a package."""
+    return tomllib.loads(files(package).joinpath(path).read_text("utf-8"))
 
 
 def fill_template(package: str, path: str, values: Mapping[str, object]) -> str:

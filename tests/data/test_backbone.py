@@ -81,7 +81,7 @@ def test_samples_of_varying_length_get_their_own_features() -> None:
     made = apply_backbone(federation, module)
     assert made.public is made.data.train
     row = torch.tensor([7])
-    alone = module(**federation.inputs("clients", row).arguments()[1])  # type: ignore[union-attr]
+    alone = module(**federation.inputs("clients", row).whole())  # type: ignore[union-attr]
     assert torch.allclose(made.data.train.tensor[row], alone, atol=1e-6)
 
 

@@ -82,7 +82,7 @@ def test_the_model_goes_out_and_takes_what_is_stored(tmp_path: Path) -> None:
     assert (predicted == test.y.numpy()).mean() == said
     batch = gather(test.x, torch.arange(len(test)))
     assert isinstance(batch, Fields)
-    raw = done.model(raw=True)(**batch.arguments()[1])
+    raw = done.model(raw=True)(**batch.whole())
     assert (raw.argmax(1).numpy() == predicted).all()
     export_model(done, tmp_path / "last.pt2", raw=True)
     program = torch.export.load(tmp_path / "last.pt2").module()

@@ -1,10 +1,10 @@
 """The kinds of named components, their built-in names and the presets of methods, all from builtin.toml."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
+
+from eunoe.text import read_data
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,6 @@ class Kind:
         return self.key.replace("_", " ")
 
 
-_VALUES = tomllib.loads(files("eunoe.config").joinpath("builtin.toml").read_text("utf-8"))
+_VALUES = read_data("eunoe.config", "builtin.toml")
 PRESETS: dict[str, dict[str, Any]] = _VALUES.pop("presets")
 KINDS = {key: Kind(key, **values) for key, values in _VALUES.items()}

@@ -1,5 +1,6 @@
 """Config values before validation: reading TOML, applying --set, merging, absolute paths."""
 
+import copy
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ def read_stored_config(path: Path) -> dict[str, Any]:
 
 def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """Return the values with settings `a.b=c` applied (c is TOML or text); a new `name` drops old options."""
-    result = _copy(values)
+    result = copy.deepcopy(dict(values))
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
@@ -62,10 +63,6 @@ def parse_value(text: str) -> Any:
     if len(values) > 1:
         raise InputError(f"{text!r} has several lines: a setting takes one value")
     return values["value"]
-
-
-def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
 
 
 def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:

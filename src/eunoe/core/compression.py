@@ -51,12 +51,15 @@ def restore_vector(compression: Compression, parts: Vectors, reference: Tensor) 
     if compression.bits is None:
         return scatter(parts["indices"], parts["values"], reference)
     most, scale = 2 ** (compression.bits - 1) - 1, float(parts["scale"])
-    codes = _unpack_codes(parts["codes"], compression.bits)[: reference.numel()]
+    # Bytes hold codes from the lowest bits on.
+    shifts = torch.arange(8 // compression.bits) * compression.bits
+    codes = (parts["codes"].long()[:, None] >> shifts) & (2**compression.bits - 1)
+    codes = codes.flatten()[: reference.numel()]
     if int(codes.max()) > 2 * most:
         raise ValueError(f"a code is {int(codes.max())}, above {2 * most}")
     move = (codes.to(torch.float64) - most) * (scale / most)
-    moved: Tensor = (reference.double() + move).to(reference.dtype)
-    return moved
+    restored: Tensor = (reference.double() + move).to(reference.dtype)
+    return restored
 
 
 def _quantize(move: Tensor, bits: int, rng: np.random.Generator) -> Vectors:
@@ -72,13 +75,6 @@ def _quantize(move: Tensor, bits: int, rng: np.random.Generator) -> Vectors:
     shifts = torch.arange(per_byte) * bits
     packed = (codes.to(torch.int64) << shifts).sum(1).to(torch.uint8)
     return {"codes": packed, "scale": torch.tensor([scale], dtype=torch.float64)}
-
-
-def _unpack_codes(packed: Tensor, bits: int) -> Tensor:
-    """Unpack the codes in bytes, lowest bits first."""
-    shifts = torch.arange(8 // bits) * bits
-    codes: Tensor = (packed.to(torch.int64)[:, None] >> shifts) & (2**bits - 1)
-    return codes.flatten()
 
 
 def support(vectors: Sequence[Tensor], entries: int) -> Tensor:

@@ -108,13 +108,6 @@ class Fields:
     def unflatten(self, dimension: int, sizes: Sequence[int]) -> "Fields":
         return self.map(lambda value: value.unflatten(dimension, sizes))
 
-    def numel(self) -> int:
-        return sum(value.numel() for value in self.values)
-
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return positional and keyword arguments, one for each field."""
-        return (self.values, {}) if self.names is None else ((), self.whole())
-
     def whole(self) -> Any:
         """Return a tuple or dict of all fields."""
         return self.values if self.names is None else dict(zip(self.names, self.values, strict=True))
@@ -210,7 +203,10 @@ def arguments(x: Input, whole: bool) -> Arguments:
     """Return positional and keyword arguments for a module."""
     if isinstance(x, Tensor):
         return (x,), {}
-    return ((x.whole(),), {}) if whole else x.arguments()
+    fields = x.whole()
+    if whole:
+        return (fields,), {}
+    return (fields, {}) if x.names is None else ((), fields)
 
 
 def call(module: nn.Module, x: Input) -> Any:

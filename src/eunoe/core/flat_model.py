@@ -285,7 +285,9 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
     fits = {
         name: value
         for name, value in state.items()
-        if name in expected and isinstance(value, Tensor) and _fits(value, expected[name])
+        if name in expected and isinstance(value, Tensor) and value.shape == expected[name].shape
+        # Neither sparse nor quantized tensors can be copied.
+        if value.layout == torch.strided and not value.is_quantized
     }
     missing = sorted(set(expected) - set(fits))
     unexpected = sorted(set(state) - set(fits), key=str)
@@ -297,8 +299,3 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
         )
     module.load_state_dict(fits, strict=False)
     return missing
-
-
-def _fits(value: Tensor, own: Tensor) -> bool:
-    """Return whether a tensor of a file can be copied into the model's; sparse and quantized ones cannot."""
-    return value.shape == own.shape and value.layout == torch.strided and not value.is_quantized

@@ -97,16 +97,12 @@ def _loader(name: str) -> Callable[..., DataSet]:
 
 mnist, fashion_mnist, cifar10 = _loader("mnist"), _loader("fashion_mnist"), _loader("cifar10")
 cifar100, cinic10, femnist = _loader("cifar100"), _loader("cinic10"), _loader("femnist")
+omniglot = _loader("omniglot")
 
 
 def har() -> DataSet:
     """HAPT: windows [128, 6] of a phone's acceleration and rotation, 12 activities of 30 people."""
     return standardize_signal(load_named("har"))
-
-
-def omniglot() -> DataSet:
-    """Omniglot: 28 x 28 characters of 8 alphabets, 242 classes, each drawn by 20 people."""
-    return load_named("omniglot")
 
 
 def heart_disease(*, path: Path | None = None) -> DataSet:
@@ -258,5 +254,5 @@ def table_path(name: str) -> Path:
             return path
     raise InputError(
         f"there is no file {paths[0]} (nor .csv.gz, .csv.xz): put it there, with the columns "
-        f"{TABLES[name][0]}, or set its path"
+        f"{TABLES[name]['columns']}, or set its path"
     )

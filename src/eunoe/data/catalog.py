@@ -55,7 +55,7 @@ def entry(name: str) -> Entry:
         try:
             return _describe(name, table_path(name))
         except InputError:
-            return Entry(name, None, False, TABLES[name][1])
+            return Entry(name, None, False, TABLES[name]["classes"])
     spec, path = get_spec(name), path_of(name)
     if path.exists():
         return _describe(name, path)

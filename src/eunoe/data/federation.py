@@ -88,17 +88,13 @@ class Federation:
             rest[order], offsets, generator(seed, "split"), split.validation, split.test
         )
         return cls(
-            data,
-            order,
-            offsets,
-            train_end,
-            validation_end,
-            samples,
-            public_rows.train,
-            public_rows.validation,
-            shift,
-            seed,
-            dtype,
+            *(data, order, offsets, train_end, validation_end),
+            public=samples,
+            public_train=public_rows.train,
+            public_validation=public_rows.validation,
+            shift=shift,
+            shift_seed=seed,
+            dtype=dtype,
             public_labeled=public_data is None or public_data.has_classes_of(data),
         )
 
@@ -202,11 +198,11 @@ class Federation:
 
     def size(self, client: int) -> int:
         """Return the number of training samples of a client."""
-        return int(self.sizes[client])
+        return len(self.rows(client))
 
     def sizes_of(self, clients: Sequence[int] | Integers) -> Integers:
         """Return the number of training samples of each of these clients."""
-        return self.sizes[np.asarray(clients, np.int64)]
+        return np.array([self.size(int(client)) for client in clients], np.int64)
 
     def present(self, client: int) -> bool:
         """Return whether a client can take part."""
@@ -330,12 +326,6 @@ class FederationInRound(Federation):
         if client not in self._rows:
             self._rows[client] = self.changes.rows(client, self.round, super().rows(client))
         return self._rows[client]
-
-    def size(self, client: int) -> int:
-        return len(self.rows(client))
-
-    def sizes_of(self, clients: Sequence[int] | Integers) -> Integers:
-        return np.array([self.size(int(client)) for client in clients], np.int64)
 
     def present(self, client: int) -> bool:
         return self.changes.present(client, self.round) and self.size(client) > 0

@@ -1,12 +1,11 @@
 """Specifications of the built-in data sets: shape, place on the hub, normalization, checksum."""
 
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 
 from pydantic import TypeAdapter
 
 from eunoe.data.sources.hub import HubSpec
+from eunoe.text import read_data
 
 
 @dataclass(frozen=True)
@@ -31,16 +30,10 @@ class DataSetSpec:
     about: str = ""
 
 
-_VALUES = tomllib.loads(files("eunoe.data").joinpath("specs.toml").read_text("utf-8"))
+_VALUES = read_data("eunoe.data", "specs.toml")
+# Data sets that are stored as a CSV file: their `columns` and number of `classes`.
+TABLES = _VALUES.pop("tables")
 for _spec in _VALUES.values():
     _spec["class_names"] = _spec["class_names"].split(", ") if "class_names" in _spec else None
 
 SPECS = TypeAdapter(dict[str, DataSetSpec]).validate_python(_VALUES)
-
-# Data sets that are stored as a CSV file: their columns and the number of classes.
-TABLES = {
-    "heart_disease": ("hospital, 13 features and num", 2),
-    "banking77": ("part, intent and text", 77),
-    "clinc150": ("part, domain, intent and text", 150),
-    "shakespeare": ("part, client and text", 67),
-}

@@ -16,7 +16,7 @@ from eunoe.data.loading import load
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import column_values, get_column, is_text, read_frame
 from eunoe.errors import InputError, join_names
-from eunoe.text import fill_template
+from eunoe.text import fill_template, read_data
 
 # With at most this many clients, all take part in every round.
 _FEW_CLIENTS = 10
@@ -34,37 +34,12 @@ _IMBALANCED = 4
 NOTE = "Note: "
 
 
-class Setting(NamedTuple):
-    """How a kind of data is trained: the models to try in turn, epochs, batch size and lr."""
-
-    what: str
-    models: tuple[str, ...]
-    epochs: int
-    batch_size: int
-    lr: float
-
-
 class DataSection(NamedTuple):
     """The kind of data, their section of the config, and its comments."""
 
     kind: str
     values: dict[str, Any]
     comments: tuple[str, ...] = ()
-
-
-_SETTINGS = {
-    "table": Setting("A table", ("mlp",), 2, 16, 0.02),
-    "text": Setting("Text", ("text_cnn",), 3, 16, 0.5),
-    "signal": Setting("Windows of signals", ("signal_cnn", "mlp"), 2, 32, 0.05),
-    "images": Setting("Images", ("lenet", "small_cnn", "mlp"), 1, 32, 0.05),
-    "ids": Setting("Token ids", ("text_cnn",), 3, 16, 0.5),
-    "numbers": Setting("Vectors of numbers", ("mlp",), 2, 32, 0.05),
-}
-_LOSS_NOTES = {
-    "classification": "wsm prevents forgetting of classes that a client lacks",
-    "multilabel": "bce treats each label separately",
-    "regression": "mse is the squared error, huber is robust to outliers",
-}
 
 
 def list_columns(path: str) -> list[str] | None:
@@ -108,7 +83,9 @@ def starter_configs(
         raise InputError(f"{path} has the client of each sample: omit the number of clients")
     if data.owners is None and clients is None:
         clients = min(_FEW_CLIENTS, max(2, len(data.train) // _MIN_SAMPLES))
-    return [_write_config(section, data, clients, model) for model in _SETTINGS[section.kind].models]
+    settings = read_data("eunoe.data", "starter.toml")
+    training = {**settings[section.kind], "loss_note": settings["loss_notes"][data.task.name]}
+    return [_write_config(section, data, clients, {**training, "model": name}) for name in training["models"]]
 
 
 def _table_section(path: str, label: str | None, text: str | None, client: str | None) -> DataSection:
@@ -242,8 +219,8 @@ def _is_mostly_distinct(column: Any) -> bool:
     return len(column.unique()) > max(_MANY, len(column) / 2)
 
 
-def _write_config(section: DataSection, data: DataSet, clients: int | None, model: str) -> str:
-    setting, task = _SETTINGS[section.kind], data.task
+def _write_config(section: DataSection, data: DataSet, clients: int | None, training: dict[str, Any]) -> str:
+    task = data.task
     count = clients or len(np.unique(np.asarray(data.owners)))
     if clients is None:
         partition = '# Clients as in the data.\nname = "natural"'
@@ -264,7 +241,7 @@ def _write_config(section: DataSection, data: DataSet, clients: int | None, mode
         weights = "# With ce, samples of rare classes can count more, by each client's own counts."
         class_weights = f'\n{weights}\n# class_weights = "balanced"'
     values = {
-        **setting._asdict(),
+        **training,
         "train": f"{len(data.train):,}",
         "test": f"{len(data.test):,}",
         "outputs": f"{data.classes} {task.outputs}",
@@ -275,9 +252,7 @@ def _write_config(section: DataSection, data: DataSet, clients: int | None, mode
         ),
         "partition": partition,
         "evaluation": evaluation,
-        "model": model,
         "loss": task.loss,
-        "loss_note": _LOSS_NOTES[task.name],
         "class_weights": class_weights,
     }
     return fill_template("eunoe.data", "starter.toml.tpl", values)

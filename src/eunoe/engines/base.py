@@ -21,7 +21,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.base import Predictions, Rows
-from eunoe.server.aggregator import Aggregator, Settled
+from eunoe.server.aggregator import Aggregator, Examined
 from eunoe.server.secure_sum import SecureSum
 from eunoe.server.updates import Broadcast, Update
 from eunoe.system.machine import can_fork
@@ -62,7 +62,7 @@ class Engine:
         broadcast: Broadcast,
         aggregator: Aggregator,
         vectors: bool = True,
-    ) -> Iterator[Settled]:
+    ) -> Iterator[Examined]:
         """Train clients, and check and add their updates in their order.
 
         The updates that are yielded need their vectors only if `vectors` is true.

@@ -113,6 +113,10 @@ class ClientContext:
         """Return the chosen loss on the client's own labels, per sample."""
         return self.loss.per_sample(logits, labels, self.terms)
 
+    def loss_at(self, x: Input, labels: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the chosen loss of a batch as a function of the parameters."""
+        return lambda at: self.criterion(self.forward(x, at), labels)
+
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
         """Return the gradient of a mean loss at the current parameters, with weight decay (a copy)."""
         self.backwards += batch.y.shape[0]

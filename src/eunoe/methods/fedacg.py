@@ -20,19 +20,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.optimizer import add_scaled
-from eunoe.methods import (
-    Aggregate,
-    ClientContext,
-    Cost,
-    Method,
-    Neutral,
-    RoundContext,
-    ServerUpdate,
-    Vectors,
-    Weights,
-)
-from eunoe.server.aggregate import Weighting
+from eunoe.methods import ClientContext, Cost, Method, Neutral, RoundContext, ServerUpdate
+from eunoe.server.aggregate import Aggregate, Weighting
 
 
 class FedACG(Method):

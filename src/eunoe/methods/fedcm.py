@@ -18,23 +18,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.optimizer import add_scaled
 from eunoe.errors import InputError
-from eunoe.methods import (
-    Aggregate,
-    ClientContext,
-    Cost,
-    Finished,
-    Method,
-    Neutral,
-    RoundContext,
-    ServerUpdate,
-    Upload,
-    Vectors,
-    Weights,
-)
+from eunoe.methods import ClientContext, Cost, Finished, Method, Neutral, RoundContext, ServerUpdate
 from eunoe.methods.fednova import sum_weights
-from eunoe.server.aggregate import Weighting
+from eunoe.server.aggregate import Aggregate, Upload, Weighting
 
 
 class FedCM(Method):

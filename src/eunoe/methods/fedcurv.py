@@ -30,21 +30,10 @@ from torch import Tensor
 
 from eunoe.config.options import Finite
 from eunoe.core.fisher import sum_of_squared_gradients
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.errors import InputError
-from eunoe.methods import (
-    Aggregate,
-    ClientContext,
-    Cost,
-    Finished,
-    Method,
-    Neutral,
-    RoundContext,
-    ServerUpdate,
-    Upload,
-    Vectors,
-    Weights,
-)
-from eunoe.server.aggregate import Weighting
+from eunoe.methods import ClientContext, Cost, Finished, Method, Neutral, RoundContext, ServerUpdate
+from eunoe.server.aggregate import Aggregate, Upload, Weighting
 
 
 class FedCurv(Method):

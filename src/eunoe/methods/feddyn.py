@@ -25,17 +25,9 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Finite
-from eunoe.methods import (
-    Aggregate,
-    ClientContext,
-    Cost,
-    Finished,
-    Method,
-    RoundContext,
-    ServerUpdate,
-    Vectors,
-    Weights,
-)
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.methods import ClientContext, Cost, Finished, Method, RoundContext, ServerUpdate
+from eunoe.server.aggregate import Aggregate
 
 
 class FedDyn(Method):

@@ -20,20 +20,11 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Finite
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.tasks import CLASSES
 from eunoe.losses.distillation import divergence
-from eunoe.methods import (
-    Aggregate,
-    Batch,
-    ClientContext,
-    Cost,
-    Method,
-    Neutral,
-    RoundContext,
-    ServerUpdate,
-    Vectors,
-    Weights,
-)
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext, ServerUpdate
+from eunoe.server.aggregate import Aggregate
 
 
 class FedGKD(Method):

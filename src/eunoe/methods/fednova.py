@@ -25,19 +25,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.flat_model import Vectors
 from eunoe.core.optimizer import add_scaled
 from eunoe.errors import InputError
-from eunoe.methods import (
-    Aggregate,
-    ClientContext,
-    Cost,
-    Finished,
-    Method,
-    Neutral,
-    RoundContext,
-    Upload,
-    Vectors,
-)
+from eunoe.methods import ClientContext, Cost, Finished, Method, Neutral, RoundContext
+from eunoe.server.aggregate import Aggregate, Upload
 
 
 def sum_weights(steps: int, momentum: float = 0.0, shrink: float = 0.0) -> float:

@@ -28,21 +28,13 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Finite, Steps, Training
+from eunoe.core.flat_model import Vectors
 from eunoe.core.rng import generator
 from eunoe.core.tasks import CLASSES
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
-from eunoe.methods import (
-    Aggregate,
-    Batch,
-    ClientContext,
-    Cost,
-    Method,
-    Neutral,
-    RoundContext,
-    ServerUpdate,
-    Vectors,
-)
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext, ServerUpdate
+from eunoe.server.aggregate import Aggregate
 from eunoe.server.trainer import SoftTargets, public_trainer
 
 

@@ -27,7 +27,6 @@ same samples. They have no momentum; here any optimizer takes the first step. As
 clamped to the range of the data. Generated data are made without augmentation and pass in evaluation mode.
 """
 
-from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -82,12 +81,8 @@ class FedReg(Method):
 
     def step(self, client: ClientContext, batch: Batch) -> None:
         start, rows = client.start.parameters, client.rows
-
-        def loss_on(x: Input) -> Callable[[Tensor], Tensor]:
-            return lambda at: client.criterion(client.forward(x, at), batch.y)
-
         mixed = torch.lerp(start, client.weights, self.gamma)
-        gradient = client.gradient_at(mixed, loss_on(batch.x), batch)
+        gradient = client.gradient_at(mixed, client.loss_at(batch.x, batch.y), batch)
         loss = client.last_loss
         client.descend(client.decayed(gradient))
         felt = torch.lerp(start, client.weights, self.beta)
@@ -101,7 +96,7 @@ class FedReg(Method):
                 self._project(client, client.gradient_at(felt, distance, batch))
             if self.perturbed:
                 near = rows["perturbed"][batch.index]
-                self._project(client, client.gradient_at(felt, loss_on(near), batch))
+                self._project(client, client.gradient_at(felt, client.loss_at(near, batch.y), batch))
         client.last_loss = loss
 
     def _project(self, client: ClientContext, gradient: Tensor) -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
 
@@ -32,9 +32,7 @@ class FedSAM(Method):
     neutral = Neutral({"rho": 0.0})
 
     def step(self, client: ClientContext, batch: Batch) -> None:
-        def loss(at: Tensor) -> Tensor:
-            return client.criterion(client.forward(batch.x, at), batch.y)
-
+        loss = client.loss_at(batch.x, batch.y)
         gradient = client.gradient_at(client.weights, loss, batch)
         loss_here = client.last_loss
         # The constant only avoids a division by 0.

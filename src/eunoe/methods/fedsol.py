@@ -51,9 +51,6 @@ class FedSOL(Method):
         def distance(at: Tensor) -> Tensor:
             return divergence(received, client.forward(batch.x, at), self.temperature)
 
-        def loss(at: Tensor) -> Tensor:
-            return client.criterion(client.forward(batch.x, at), batch.y)
-
         gradient = client.gradient_at(client.weights, distance, batch)
         # The constant only avoids a division by 0.
         perturbation = self.rho * gradient / (torch.linalg.vector_norm(gradient) + 1e-30)
@@ -61,5 +58,7 @@ class FedSOL(Method):
             parts = client.model.views((client.weights - client.start.parameters).abs())
             perturbation = perturbation * torch.cat([F.normalize(part, dim=0).flatten() for part in parts])
         with frozen_statistics(client.model.module):
-            gradient = client.gradient_at(client.weights + perturbation, loss, batch)
+            gradient = client.gradient_at(
+                client.weights + perturbation, client.loss_at(batch.x, batch.y), batch
+            )
         client.descend(client.decayed(gradient))

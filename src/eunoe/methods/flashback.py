@@ -40,23 +40,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.config.options import Finite
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.tasks import CLASSES
 from eunoe.losses.distillation import divergence, not_true_divergence, weigh_teachers
-from eunoe.methods import (
-    Aggregate,
-    Batch,
-    ClientContext,
-    Cost,
-    Finished,
-    Neutral,
-    RoundContext,
-    ServerUpdate,
-    Upload,
-    Vectors,
-    Weights,
-)
+from eunoe.methods import Batch, ClientContext, Cost, Finished, Neutral, RoundContext, ServerUpdate
 from eunoe.methods.fedntd import need_three_classes
 from eunoe.methods.public_epochs import PublicEpochs
+from eunoe.server.aggregate import Aggregate, Upload
 from eunoe.server.trainer import PositionLoss, ServerTrainer, SoftTargets, public_trainer
 
 

@@ -29,19 +29,11 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from eunoe.config.options import Finite, Steps
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.errors import InputError
-from eunoe.methods import (
-    Aggregate,
-    Batch,
-    ClientContext,
-    Cost,
-    Method,
-    Neutral,
-    RoundContext,
-    Vectors,
-    Weights,
-)
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
 from eunoe.methods.fedsam import frozen_statistics
+from eunoe.server.aggregate import Aggregate
 
 
 class GradMA(Method):
@@ -76,10 +68,7 @@ class GradMA(Method):
         if not self.worker:
             super().step(client, batch)
             return
-
-        def loss(at: Tensor) -> Tensor:
-            return client.criterion(client.forward(batch.x, at), batch.y)
-
+        loss = client.loss_at(batch.x, batch.y)
         here, start = client.weights.clone(), client.start.parameters
         before = client.moments.get("before", start)
         gradient = client.decayed(client.gradient_at(here, loss, batch))

@@ -20,18 +20,10 @@ import torch
 from torch import Tensor
 
 from eunoe.core.fields import split
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.errors import join_names
-from eunoe.methods import (
-    Aggregate,
-    ClientContext,
-    Cost,
-    Finished,
-    Method,
-    RoundContext,
-    ServerUpdate,
-    Vectors,
-    Weights,
-)
+from eunoe.methods import ClientContext, Cost, Finished, Method, RoundContext, ServerUpdate
+from eunoe.server.aggregate import Aggregate
 
 # The vectors of a model.
 _VECTORS = ("parameters", "float_buffers", "int_buffers")

@@ -29,21 +29,21 @@ from eunoe.server.updates import Limits, Update
 HELD = 2**28
 
 
-class Settled(NamedTuple):
-    """An update that is added, with the norm of its change, or why it is not."""
-
-    update: Update
-    norm: float
-    problem: str | None
-
-
 class Examined(NamedTuple):
-    """An update, its norms, the bytes of its vectors, and why it is illegal whatever the others are."""
+    """An update, the norms and bytes of its vectors, and why it is not added.
+
+    Before the decision on the update, `problem` covers only what does not depend on other updates.
+    """
 
     update: Update
     norms: dict[str, float]
     bytes: int
     problem: str | None
+
+    @property
+    def norm(self) -> float:
+        """The norm of the change."""
+        return self.norms.get("change", 0.0)
 
 
 class Aggregator:
@@ -80,16 +80,16 @@ class Aggregator:
         # Norms by vector and client, with the client's steps.
         self._norms: dict[str, dict[int, tuple[float, float]]] = {}
 
-    def receive(self, update: Update) -> Iterator[Settled]:
+    def receive(self, update: Update) -> Iterator[Examined]:
         """Take an update and yield those that are settled by now, in the order in which they came."""
         if self.aggregate.clips:
             # Clipping bounds every norm, and one client must not decide whether another one counts.
             problem = self.problem(update)
-            yield Settled(update, self.add(update) if problem is None else 0.0, problem)
+            yield Examined(update, {"change": self.add(update)} if problem is None else {}, 0, problem)
             return
         yield from self._add_decided(self.decide(self.examine(update)))
 
-    def settle(self) -> Iterator[Settled]:
+    def settle(self) -> Iterator[Examined]:
         """Decide on the held updates by the norms that are known, and add them."""
         yield from self._add_decided(self.decide_held())
 
@@ -102,32 +102,33 @@ class Aggregator:
         vectors = (*update.weights.vectors().values(), *update.uploads.values())
         return Examined(update, norms, sum(value.nbytes for value in vectors), problem)
 
-    def decide(self, examined: Examined) -> Iterator[Settled]:
+    def decide(self, examined: Examined) -> Iterator[Examined]:
         """Take an update and yield those that are decided on by now, which are still to be added."""
         for name, norm in examined.norms.items():
             self._norms.setdefault(name, {})[examined.update.client] = norm, float(examined.update.steps)
         self._held.append(examined)
         if len(self._held) == 1 and (examined.problem is not None or self._passes_by_past(examined)):
             self._held.clear()
-            yield _settle(examined, examined.problem)
+            yield examined
             return
         self._bytes += examined.bytes
         if self._bytes > HELD:
             yield from self.decide_held()
 
-    def decide_held(self) -> Iterator[Settled]:
+    def decide_held(self) -> Iterator[Examined]:
         """Decide on the held updates by the norms that are known."""
         self._bytes = 0
         held, self._held = self._held[::-1], []
         norms = {name: Norms(by_client.values()) for name, by_client in self._norms.items()}
         while held:
             examined = held.pop()
-            steps = float(examined.update.steps)
-            others = {name: norms[name].stats_without(norm, steps) for name, norm in examined.norms.items()}
-            problem = self._norm_problem(examined, others) if examined.problem is None else examined.problem
-            yield _settle(examined, problem)
+            if examined.problem is None:
+                own, steps = examined.norms, float(examined.update.steps)
+                others = {name: norms[name].stats_without(norm, steps) for name, norm in own.items()}
+                examined = examined._replace(problem=self._norm_problem(examined, others))
+            yield examined
 
-    def _add_decided(self, decided: Iterator[Settled]) -> Iterator[Settled]:
+    def _add_decided(self, decided: Iterator[Examined]) -> Iterator[Examined]:
         for settled in decided:
             if settled.problem is None:
                 self.add(settled.update)
@@ -163,10 +164,6 @@ class Aggregator:
 
     def _norm_problem(self, examined: Examined, others: Mapping[str, NormStats | None]) -> str | None:
         steps = examined.update.steps
-        explained = self._explained_norms(examined.norms.get("change", 0.0), steps)
+        explained = self._explained_norms(examined.norm, steps)
         floors = self._floors | {name: Floor(norm) for name, norm in explained.items()}
         return norm_problem(examined.norms, steps, others, self.past, floors, self.aggregate.uploads)
-
-
-def _settle(examined: Examined, problem: str | None) -> Settled:
-    return Settled(examined.update, examined.norms.get("change", 0.0), problem)

@@ -118,10 +118,11 @@ class PlainCohort(Cohort):
         failed: list[DroppedClient] = []
         vectors = any(hook.reads_updates() for hook in hooks)
         round = (self.simulation, self.clients, self.broadcast, self.aggregator, vectors)
-        for update, norm, problem in engine.aggregate(*round) if self.clients else ():
+        for examined in engine.aggregate(*round) if self.clients else ():
+            update, problem = examined.update, examined.problem
             self.sent += update.skipped is None
             if problem is None:
-                self.norms.append(norm)
+                self.norms.append(examined.norm)
                 for hook in hooks:
                     hook.after_client(update)
                 self.used.append(drop_vectors(update))

@@ -18,7 +18,7 @@ from eunoe.engines.ray.summing import Summing
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
-from eunoe.server.aggregator import Aggregator, Settled
+from eunoe.server.aggregator import Aggregator, Examined
 from eunoe.server.updates import Broadcast, Update
 
 # A round is cut into at least this many tasks per core, so that all cores finish at about the same time;
@@ -86,7 +86,7 @@ class Ray(Engine):
         broadcast: Broadcast,
         aggregator: Aggregator,
         vectors: bool = True,
-    ) -> Iterator[Settled]:
+    ) -> Iterator[Examined]:
         if not self._summing or vectors or aggregator.aggregate.summed is None:
             return super().aggregate(simulation, clients, broadcast, aggregator, vectors)
         return self._summing.aggregate(self._groups(clients), broadcast, aggregator)

@@ -20,7 +20,7 @@ from eunoe.engines.ray.cluster import Cluster
 from eunoe.engines.ray.packing import pack, unpack
 from eunoe.engines.ray.slices import Summer, concatenate_sums
 from eunoe.errors import RunFailed
-from eunoe.server.aggregator import Aggregator, Examined, Settled
+from eunoe.server.aggregator import Aggregator, Examined
 from eunoe.server.updates import Broadcast
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Summing:
 
     def aggregate(
         self, groups: Sequence[Sequence[int]], broadcast: Broadcast, aggregator: Aggregator
-    ) -> Iterator[Settled]:
+    ) -> Iterator[Examined]:
         """Train these groups of clients, check their updates and take the sums into the aggregate."""
         for _ in range(_ATTEMPTS):
             try:
@@ -56,7 +56,7 @@ class Summing:
 
     def _round(
         self, groups: Sequence[Sequence[int]], broadcast: Broadcast, aggregator: Aggregator
-    ) -> list[Settled]:
+    ) -> list[Examined]:
         # An attempt that was lost has taken its workers along.
         self.cluster.hire()
         self._summers = self._summers or self.cluster.spread(Summer, self.parts)
@@ -72,7 +72,7 @@ class Summing:
             return answer
 
         order = _Order(self._summers, slices)
-        settled: list[Settled] = []
+        settled: list[Examined] = []
         # Closed even if something is lost, so that workers do not go on with this attempt.
         with closing(self.cluster.in_order(len(groups), submit)) as results:
             for number, group in enumerate(results):
@@ -85,7 +85,7 @@ class Summing:
         self._take(aggregator, [entry for entry in settled if entry.problem is None])
         return settled
 
-    def _take(self, aggregator: Aggregator, added: Sequence[Settled]) -> None:
+    def _take(self, aggregator: Aggregator, added: Sequence[Examined]) -> None:
         if not added:
             return
         results = [summer.result.remote() for summer in self._summers]
@@ -119,7 +119,7 @@ class _Order:
         self._rows |= {client: row for row, client in enumerate(usable)}
         self._groups.append((number, [len(group)], []))
 
-    def follow(self, decisions: Iterator[Settled]) -> Iterator[Settled]:
+    def follow(self, decisions: Iterator[Examined]) -> Iterator[Examined]:
         """Yield decisions, which come in the order of the clients, and have summers add what they decide."""
         for settled in decisions:
             number, left, rows = self._groups[0]
