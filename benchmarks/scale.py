@@ -235,17 +235,16 @@ def nodes() -> None:
         for count in (1, 2, 4):
             while len(cluster.worker_nodes) < count:
                 cluster.add_node(num_cpus=1)
-            for summers in (None, count):
-                with tempfile.TemporaryDirectory() as folder:
-                    states = ClientStates(Path(folder))
-                    with Ray(simulation, states, cluster.address, summers=summers) as engine:
-                        cost = round_cost(simulation, engine, 2)
-                who = "the driver" if summers is None else f"{count} summer{'s' * (count > 1)}"
-                numbers = f"{cost.seconds:.2f}", f"{cost.driver:.2f}", f"{cost.received / 1e6:,.1f}"
-                rows.append([str(count), who, *numbers])
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Ray(simulation, ClientStates(Path(folder)), cluster.address) as engine,
+            ):
+                cost = round_cost(simulation, engine, 2)
+            numbers = f"{cost.seconds:.2f}", f"{cost.driver:.2f}", f"{cost.received / 1e6:,.1f}"
+            rows.append([str(count), *numbers])
     finally:
         cluster.shutdown()
-    heads = ["nodes", "adding", "seconds", "driver's seconds", "MB to the driver"]
+    heads = ["nodes", "seconds", "driver's seconds", "MB to the driver"]
     print(Table(heads, rows).markdown(), flush=True)
 
 

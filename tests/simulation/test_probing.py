@@ -97,7 +97,6 @@ def test_few_of_many_participants_are_looked_at(tmp_path):
     probe = Probe(metric="drift", every=1, models=3)
     simulation, hook = probing(tmp_path, probe, federation=federation)
     hook.before_training(1, list(range(12)), simulation.model.weights)
-    assert hook.reads_updates()
     assert len(hook.selected) == 3
 
 

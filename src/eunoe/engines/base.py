@@ -56,17 +56,9 @@ class Engine:
         return [concatenate([evaluate_chunk(self.simulation, m, part) for part in parts]) for m in models]
 
     def aggregate(
-        self,
-        simulation: Simulation,
-        clients: Sequence[int],
-        broadcast: Broadcast,
-        aggregator: Aggregator,
-        vectors: bool = True,
+        self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator
     ) -> Iterator[Examined]:
-        """Train clients, and check and add their updates in their order.
-
-        The updates that are yielded need their vectors only if `vectors` is true.
-        """
+        """Train clients, and check and add their updates in their order."""
         for update in self.train(simulation, clients, broadcast):
             yield from aggregator.receive(attack_update(simulation, update, broadcast))
         yield from aggregator.settle()

@@ -52,26 +52,6 @@ class Upload(NamedTuple):
         return self.entries * (dtype.itemsize + (INDEX.itemsize if self.indices_of is None else 0))
 
 
-class Sums:
-    """Weighted sums of vectors by name, and the total weight in each."""
-
-    def __init__(self) -> None:
-        self.totals: Vectors = {}
-        self.weights: dict[str, float] = {}
-
-    def add(self, name: str, value: Tensor, weight: float) -> None:
-        if name not in self.totals:
-            self.totals[name] = torch.zeros(value.shape, dtype=torch.float64, device=value.device)
-            self.weights[name] = 0.0
-        self.totals[name].add_(value.double(), alpha=weight)
-        self.weights[name] += weight
-
-
-def weight_of(how: str, size: int) -> float:
-    """Return what a client's vector is multiplied by."""
-    return float(size) if how == "samples" else 1.0
-
-
 class Aggregate:
     """The sums of a round's updates that the server aggregates."""
 
@@ -93,7 +73,9 @@ class Aggregate:
         self.uploads, self.derived, self.keep_models = dict(uploads or {}), dict(derived or {}), keep_models
         self.clients: list[int] = []
         self.models: list[Weights] = []
-        self._sums = Sums()
+        # Weighted sums of vectors by name, and the total weight in each.
+        self._totals: Vectors = {}
+        self._weights: dict[str, float] = {}
         self._kept: dict[str, list[Tensor]] = {}
         # For an aggregation that needs all changes: the rows of each vector, their weights, and the result.
         self._rows: dict[str, list[Tensor]] = {}
@@ -117,31 +99,15 @@ class Aggregate:
         if self.keep_models:
             self.models.append(weights)
 
-    def take(
-        self,
-        clients: Iterable[int],
-        sums: Vectors,
-        weights: Mapping[str, float],
-        int_buffers: Tensor | None = None,
-    ) -> None:
-        """Take in the sums over a round, the total weight in each, and the largest integer buffers."""
+    def take(self, clients: Iterable[int], sums: Vectors, weights: Mapping[str, float]) -> None:
+        """Take in the sums over a round, and the total weight in each."""
         self.clients += clients
-        self._sums.totals |= sums
-        self._sums.weights |= weights
-        self._int_buffers = self._int_buffers if int_buffers is None else int_buffers
+        self._totals |= sums
+        self._weights |= weights
 
     def clip(self, vectors: Vectors) -> Vectors:
         """Return what a client may send of these vectors."""
         return vectors
-
-    @property
-    def summed(self) -> dict[str, str] | None:
-        """How each vector is weighted, if sums of vectors are all that is kept of the updates."""
-        kept = self.keep_models or any(upload.combine == "keep" for upload in self.uploads.values())
-        if kept or self.clips or self.aggregation.needs_all or self.derived:
-            return None
-        uploads = {name: upload.combine for name, upload in self.uploads.items()}
-        return {"change": self.weighting, "float_buffers": "samples", **uploads}
 
     @property
     def count(self) -> int:
@@ -152,13 +118,13 @@ class Aggregate:
         """Return the mean of an upload, in float64; "change" and "float_buffers" are aggregated."""
         if name in self._rows:
             return self._robust(name)
-        return self._sums.totals[name] / self._sums.weights[name]
+        return self._totals[name] / self._weights[name]
 
     def sum(self, name: str) -> Tensor:
         """Return the sum of an upload that is combined by "sum", in float64."""
         if name in self._rows:
             return self._robust(name) * self.count
-        return self._sums.totals[name]
+        return self._totals[name]
 
     def kept(self, name: str) -> Tensor:
         """Return all values of an upload that is combined by "keep", one row per client."""
@@ -181,12 +147,16 @@ class Aggregate:
         if how == "keep":
             self._kept.setdefault(name, []).append(value)
             return
-        weight = weight_of(how, size)
+        weight = float(size) if how == "samples" else 1.0
         if self.aggregation.needs_all and (how == "sum" or name in ("change", "float_buffers")):
             self._rows.setdefault(name, []).append(value.double())
             self._row_weights.setdefault(name, []).append(weight)
             return
-        self._sums.add(name, value, weight)
+        if name not in self._totals:
+            self._totals[name] = torch.zeros(value.shape, dtype=torch.float64, device=value.device)
+            self._weights[name] = 0.0
+        self._totals[name].add_(value.double(), alpha=weight)
+        self._weights[name] += weight
 
     def _robust(self, name: str) -> Tensor:
         if name not in self._aggregated:

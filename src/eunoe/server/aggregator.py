@@ -71,10 +71,6 @@ class Aggregator:
         vectors = linear_vectors(aggregate.start, variances)
         self._start = {name: value.double() for name, value in vectors.items()}
         self._floors = floors_of(self._start)
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget the updates that have come; none must have been added."""
         self._held: list[Examined] = []
         self._bytes = 0
         # Norms by vector and client, with the client's steps.
@@ -82,41 +78,28 @@ class Aggregator:
 
     def receive(self, update: Update) -> Iterator[Examined]:
         """Take an update and yield those that are settled by now, in the order in which they came."""
+        problem = self.problem(update)
         if self.aggregate.clips:
             # Clipping bounds every norm, and one client must not decide whether another one counts.
-            problem = self.problem(update)
             yield Examined(update, {"change": self.add(update)} if problem is None else {}, 0, problem)
             return
-        yield from self._add_decided(self.decide(self.examine(update)))
-
-    def settle(self) -> Iterator[Examined]:
-        """Decide on the held updates by the norms that are known, and add them."""
-        yield from self._add_decided(self.decide_held())
-
-    def examine(self, update: Update) -> Examined:
-        """Compute what a decision on an update needs; its vectors are not needed after this."""
-        problem = self.problem(update)
         norms = {}
         if problem is None:
             norms = moved_norms(update, self._start, self.aggregate.uploads, self._variances)
+        for name, norm in norms.items():
+            self._norms.setdefault(name, {})[update.client] = norm, float(update.steps)
         vectors = (*update.weights.vectors().values(), *update.uploads.values())
-        return Examined(update, norms, sum(value.nbytes for value in vectors), problem)
-
-    def decide(self, examined: Examined) -> Iterator[Examined]:
-        """Take an update and yield those that are decided on by now, which are still to be added."""
-        for name, norm in examined.norms.items():
-            self._norms.setdefault(name, {})[examined.update.client] = norm, float(examined.update.steps)
-        self._held.append(examined)
-        if len(self._held) == 1 and (examined.problem is not None or self._passes_by_past(examined)):
-            self._held.clear()
-            yield examined
+        examined = Examined(update, norms, sum(value.nbytes for value in vectors), problem)
+        if not self._held and (problem is not None or self._passes_by_past(examined)):
+            yield self._settle(examined)
             return
+        self._held.append(examined)
         self._bytes += examined.bytes
         if self._bytes > HELD:
-            yield from self.decide_held()
+            yield from self.settle()
 
-    def decide_held(self) -> Iterator[Examined]:
-        """Decide on the held updates by the norms that are known."""
+    def settle(self) -> Iterator[Examined]:
+        """Decide on the held updates by the norms that are known, and add them."""
         self._bytes = 0
         held, self._held = self._held[::-1], []
         norms = {name: Norms(by_client.values()) for name, by_client in self._norms.items()}
@@ -126,13 +109,12 @@ class Aggregator:
                 own, steps = examined.norms, float(examined.update.steps)
                 others = {name: norms[name].stats_without(norm, steps) for name, norm in own.items()}
                 examined = examined._replace(problem=self._norm_problem(examined, others))
-            yield examined
+            yield self._settle(examined)
 
-    def _add_decided(self, decided: Iterator[Examined]) -> Iterator[Examined]:
-        for settled in decided:
-            if settled.problem is None:
-                self.add(settled.update)
-            yield settled
+    def _settle(self, examined: Examined) -> Examined:
+        if examined.problem is None:
+            self.add(examined.update)
+        return examined
 
     def norm_stats(self) -> dict[str, NormStats | None]:
         """Return the medians of the updates that were added, by vector."""

@@ -112,7 +112,7 @@ class PrivateAggregate(Aggregate):
         sizes |= {name: upload.size for name, upload in self.uploads.items()}
         for name, size in sizes.items():
             # If every client was dropped, only the noise is left.
-            total = self._sums.totals.get(name, torch.zeros(size, dtype=torch.float64))
+            total = self._totals.get(name, torch.zeros(size, dtype=torch.float64))
             if self.privacy.noise:
                 total = total + self.privacy.noise * self.privacy.clip * self.normal(size)
             self._released[name] = total

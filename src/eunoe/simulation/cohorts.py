@@ -116,8 +116,7 @@ class PlainCohort(Cohort):
     def train(self, engine: Engine, hooks: Sequence[Hook]) -> None:
         """Train the clients; an illegal update is dropped and its state discarded."""
         failed: list[DroppedClient] = []
-        vectors = any(hook.reads_updates() for hook in hooks)
-        round = (self.simulation, self.clients, self.broadcast, self.aggregator, vectors)
+        round = (self.simulation, self.clients, self.broadcast, self.aggregator)
         for examined in engine.aggregate(*round) if self.clients else ():
             update, problem = examined.update, examined.problem
             self.sent += update.skipped is None

@@ -60,10 +60,6 @@ class Hook:
     def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
         """Called when the clients of a round are selected, with the weights they start from."""
 
-    def reads_updates(self) -> bool:
-        """Return whether `after_client` reads the vectors of this round's updates."""
-        return False
-
     def after_client(self, update: Update) -> None:
         """Called after an update was added to the aggregate; its vectors are dropped after this."""
 

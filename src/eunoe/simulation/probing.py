@@ -57,9 +57,6 @@ class Probing(Hook):
             rng = generator(self.seed, "probe", round)
             self.selected = set(rng.choice(sorted(clients), most, replace=False).tolist())
 
-    def reads_updates(self) -> bool:
-        return bool(self.due)
-
     def after_client(self, update: Update) -> None:
         if self.due and update.client in self.selected:
             self.local[update.client] = update.weights

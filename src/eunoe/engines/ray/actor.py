@@ -1,22 +1,19 @@
 """The actors of the Ray engine."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from eunoe.engines.attacks import attack_update
 from eunoe.engines.base import evaluate_chunk
 from eunoe.engines.client import train_client
 from eunoe.engines.devices import WorkerDevice
 from eunoe.engines.ray.packing import Packed, pack, unpack
-from eunoe.engines.ray.slices import slice_rows, summed_vectors
 from eunoe.engines.serial import note_client
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.workers import portable_error
 from eunoe.metrics.base import Rows
-from eunoe.server.aggregator import Examined
-from eunoe.server.updates import Broadcast, Update, drop_vectors
+from eunoe.server.updates import Broadcast, Update
 from eunoe.system.memory import keep_freed_memory
 
 
@@ -37,40 +34,20 @@ class Actor:
 
     def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
         """Train a few clients; return their updates and new states."""
-        return self._answer(lambda: list(self._train(self._receive(references[0]), clients, states)))
 
-    def _train(
-        self, broadcast: Broadcast, clients: Sequence[int], states: Packed
-    ) -> Iterator[tuple[Update, Any]]:
-        simulation, on_device = self._device.in_round(broadcast.round), self._device.received(broadcast)
-        for client, state in zip(clients, unpack(states), strict=True):
-            with note_client(client, broadcast.round):
-                update, new_state = train_client(simulation, client, on_device, state)
-            # The server reads the whole vectors, and Ray shares them without a copy.
-            update.packed = {}
-            yield update, new_state
-
-    def train_sliced(
-        self, references: list[Any], clients: Sequence[int], states: Packed, parts: int
-    ) -> tuple[Packed, ...]:
-        """Train and examine a few clients; return the results without vectors, and slices of their sums."""
-        slices: list[Packed] = []
-
-        def work() -> list[tuple[Examined, Any]]:
+        def work() -> list[tuple[Update, Any]]:
             broadcast: Broadcast = self._receive(references[0])
-            simulation = self._device.in_round(broadcast.round)
-            aggregator = simulation.aggregator(broadcast)
-            results, rows = [], []
-            for update, state in self._train(broadcast, clients, states):
-                examined = aggregator.examine(attack_update(simulation, update, broadcast))
-                if examined.problem is None:
-                    rows.append(summed_vectors(simulation.method, examined.update, broadcast.weights))
-                results.append((examined._replace(update=drop_vectors(examined.update)), state))
-            slices.extend(slice_rows(rows, parts))
+            simulation, on_device = self._device.in_round(broadcast.round), self._device.received(broadcast)
+            results = []
+            for client, state in zip(clients, unpack(states), strict=True):
+                with note_client(client, broadcast.round):
+                    update, new_state = train_client(simulation, client, on_device, state)
+                # The server reads the whole vectors, and Ray shares them without a copy.
+                update.packed = {}
+                results.append((update, new_state))
             return results
 
-        answer = self._answer(work)
-        return answer, *(slices or [pack(None)] * parts)
+        return self._answer(work)
 
     def evaluate(self, references: list[Any], parts: Sequence[Rows]) -> Packed:
         """Return a model's predictions on a few chunks."""

@@ -99,19 +99,6 @@ class Cluster:
         error: type[Exception] = self._ray.exceptions.RayError
         return error
 
-    def spread(self, kind: type, parts: int) -> list[Any]:
-        """Start actors beside the workers, one after the other on the nodes that train."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        resource = "CPU" if self._per_gpu is None else "GPU"
-        alive = [node for node in self._ray.nodes() if node["Alive"]]
-        nodes = [node["NodeID"] for node in alive if node["Resources"].get(resource)]
-        actor, actors = self._ray.remote(num_cpus=0)(kind), []
-        for part in range(parts):
-            node = NodeAffinitySchedulingStrategy(nodes[part % len(nodes)], soft=True)
-            actors.append(actor.options(scheduling_strategy=node).remote(part, parts))
-        return actors
-
     def close(self) -> None:
         """Stop all workers and disconnect from the cluster."""
         for worker in [*self._workers, *self._starting.values()]:

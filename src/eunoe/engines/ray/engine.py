@@ -14,11 +14,9 @@ from eunoe.engines.base import Engine, chunks, concatenate
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.cluster import Cluster
 from eunoe.engines.ray.packing import pack
-from eunoe.engines.ray.summing import Summing
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
-from eunoe.server.aggregator import Aggregator, Examined
 from eunoe.server.updates import Broadcast, Update
 
 # A round is cut into at least this many tasks per core, so that all cores finish at about the same time;
@@ -47,15 +45,6 @@ class Ray(Engine):
         per_device: Annotated[
             int | None, Field(ge=1, le=1024, description="Worker processes of each GPU; by default one.")
         ] = None,
-        summers: Annotated[
-            int | None,
-            Field(
-                ge=1,
-                le=1024,
-                description="Actors, spread over the nodes, that each add a slice of all updates; by default "
-                "the driver adds them.",
-            ),
-        ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
             raise InputError('Ray assigns the GPUs: set engine.devices = "cuda" instead of engine.device')
@@ -64,7 +53,6 @@ class Ray(Engine):
         self.cluster = Cluster(simulation, address, workers, devices and (per_device or 1))
         super().__init__(simulation, states)
         self.transfers = self.cluster.transfers
-        self._summing = summers and Summing(states, self.cluster, summers)
 
     def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         # An actor builds the simulation of the round itself.
@@ -78,18 +66,6 @@ class Ray(Engine):
             for update, state in group:
                 self.states.save(update.client, broadcast.round, state)
                 yield update
-
-    def aggregate(
-        self,
-        simulation: Simulation,
-        clients: Sequence[int],
-        broadcast: Broadcast,
-        aggregator: Aggregator,
-        vectors: bool = True,
-    ) -> Iterator[Examined]:
-        if not self._summing or vectors or aggregator.aggregate.summed is None:
-            return super().aggregate(simulation, clients, broadcast, aggregator, vectors)
-        return self._summing.aggregate(self._groups(clients), broadcast, aggregator)
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         parts = chunks(self.simulation, where)
@@ -122,6 +98,4 @@ class Ray(Engine):
         return [clients[i : i + together] for i in range(0, len(clients), together)]
 
     def close(self) -> None:
-        if self._summing:
-            self._summing.close()
         self.cluster.close()
