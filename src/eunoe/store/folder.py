@@ -164,7 +164,11 @@ class RunFolder:
             states.check(manifest.accepted, manifest.digests)
 
         newest, warnings = newest_checkpoint(self.path, from_round, verify)
-        if newest is None and self._had_checkpoint():
+        status = read_json(self.path / "status.json")
+        saved = status.get("round", 0) != 0 or any(int(p.stem) for p in list_checkpoints(self.path))
+        recorded = not status and any(file.path.exists() for file in self._files)
+        if newest is None and (saved or recorded):
+            # Starting over would lose something.
             why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
             raise InputError(
                 f"cannot resume {self.path}: it has records but no valid checkpoint{why}; restore its files, "
@@ -201,10 +205,3 @@ class RunFolder:
         """Return the command that resumes from the last healthy checkpoint before the newest, if any."""
         earlier = [round for round, healthy in self._health.items() if healthy and round < self._saved]
         return f"eunoe run --resume {self.path} --from-round {max(earlier)}" if earlier else ""
-
-    def _had_checkpoint(self) -> bool:
-        """Return whether something would be lost if the run started over."""
-        status = read_json(self.path / "status.json")
-        later = any(int(path.stem) > 0 for path in list_checkpoints(self.path))
-        recorded = not status and any(file.path.exists() for file in self._files)
-        return later or recorded or status.get("round", 0) != 0

@@ -91,8 +91,9 @@ class Actor:
         from ray.exceptions import RayError
 
         try:
-            return pack(("results", work(), self._device.transfers.take()))
+            kind, value = "results", work()
         except RayError:
             raise
         except Exception as error:
-            return pack(("error", portable_error(error, cloudpickle), self._device.transfers.take()))
+            kind, value = "error", portable_error(error, cloudpickle)
+        return pack((kind, value, self._device.transfers.take()))
