@@ -214,7 +214,7 @@ class Experiment(Record):
         chosen = chosen or [arm for arm in arms if words <= set(str(arm.label).split())]
         if not chosen:
             names = ", ".join(str(arm.label) for arm in arms)
-            raise InputError(f"{self.name} has no arm for {only!r} at {scale} scale: {names}")
+            raise InputError(f"{self.name} has no arm {only!r} at {scale} scale; its arms are: {names}")
         if seeds is None:
             seeds = tuple(range(self.seeds)) if scale == "full" else SHRUNK_SEEDS
         return [self._plan(arm, seed, scale, stand_in, out) for arm in chosen for seed in seeds]

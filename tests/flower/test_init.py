@@ -259,7 +259,7 @@ def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder)
     Loopback(folder, 2).check()
     (folder / "run").mkdir()
     (folder / "run" / "notes.txt").write_text("precious")
-    with pytest.raises(InputError, match="run has other files and no run"):
+    with pytest.raises(InputError, match="run is not empty and has no run"):
         Loopback(folder, 2).check()
     (folder / "run" / "notes.txt").unlink()
     with pytest.raises(InputError, match=r"3 nodes, but pyproject.toml has 2 clients"):

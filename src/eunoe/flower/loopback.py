@@ -161,7 +161,7 @@ class Loopback:
         return self._popen("cli", output, "flwr", "run", app, "here", "--stream", "--run-config", run_config)
 
     def revive(self) -> None:
-        """Restart the nodes that have ended; after a kill the SuperLink refuses a node for a minute."""
+        """Restart nodes that have exited. The SuperLink refuses a killed node for a minute."""
         for node, process in list(self.nodes.items()):
             if process.poll() is not None:
                 self.start_node(node)

@@ -43,7 +43,7 @@ class Evaluate(NamedTuple):
 
 
 class Strand:
-    """A run that stops at each request until it is answered; runs take turns in one thread."""
+    """A run as a coroutine, which pauses at each request until it is answered."""
 
     def __init__(self, title: str) -> None:
         self.title = title

@@ -164,7 +164,7 @@ def prepare_resumed(
     check_config(folder, new)
     done = int(read_status(folder).get("round", 0)) if from_round is None else from_round
     if new.rounds < done:
-        raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
+        raise InputError(f"rounds={new.rounds} is too small: {folder} has already run {done} rounds")
     with within_memory("this configuration"):
         simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)

@@ -36,7 +36,7 @@ def split_user_objects(federation: Any, values: Mapping[str, Any]) -> tuple[User
         raise InputError(f"federation cannot be a {kind}: use eunoe.Federation.from_arrays or from_torch")
     for key in ("data", "partition", "split", "public", "shift"):
         if key in values:
-            raise InputError(f"{key} is part of the federation that was passed; leave one of them out")
+            raise InputError(f"{key} cannot be combined with federation, which defines it: pass one of them")
     given = {"data": {"name": "given"}, "partition": {"name": "given"}}
     return UserObjects(federation=federation, **objects), plain | given
 

@@ -59,11 +59,11 @@ _LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 def check_new(path: Path) -> None:
     """Refuse to start a run in a folder that is not empty."""
     if (path / "config.toml").exists():
-        raise InputError(f"{path} already has a run; resume it, or name another folder")
+        raise InputError(f"{path} already has a run; resume it, or use another folder")
     # A process killed during its first write leaves these.
     leftover = {path / ".lock", *path.glob("config.toml.*.part")}
     if path.is_dir() and set(path.iterdir()) - leftover:
-        raise InputError(f"{path} has other files and no run; name a new or empty folder")
+        raise InputError(f"{path} is not empty and has no run: pass a new or empty folder")
 
 
 class RunFolder:
@@ -172,7 +172,7 @@ class RunFolder:
             why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
             raise InputError(
                 f"cannot resume {self.path}: it has records but no valid checkpoint{why}; restore its files, "
-                "or name another folder to run it again"
+                "or use another folder to run it again"
             )
         if newest is not None:
             # Refuses another model, before anything is changed.

@@ -33,7 +33,7 @@ class Actor:
         self._last: tuple[str, Any] = ("", None)
 
     def ready(self) -> None:
-        """Answer once the simulation is there."""
+        """Return once the simulation is loaded."""
 
     def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
         """Train a few clients; return their updates and new states."""

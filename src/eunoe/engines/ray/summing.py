@@ -45,7 +45,7 @@ class Summing:
             try:
                 settled = self._round(groups, broadcast, aggregator)
             except self.cluster.lost as error:
-                logger.warning("round %d begins again: %s", broadcast.round, str(error).splitlines()[0])
+                logger.warning("restarting round %d: %s", broadcast.round, str(error).splitlines()[0])
                 self.close()
                 aggregator.restart()
                 last = error
