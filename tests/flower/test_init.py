@@ -151,7 +151,7 @@ def test_the_start_script_follows_pyproject(folder, monkeypatch):
     """Where the run is, and whether the nodes evaluate models on their own data."""
     project = folder / "pyproject.toml"
     commands = []
-    monkeypatch.setattr(Loopback, "_start", lambda self, name, *command: commands.append(list(command)))
+    monkeypatch.setattr(Loopback, "_start", lambda self, name, command, options: commands.append(options))
     Loopback(folder, 2).start_node(0)
     project.write_text(
         project.read_text()
@@ -160,7 +160,7 @@ def test_the_start_script_follows_pyproject(folder, monkeypatch):
     )
     here = Loopback(folder, 2, own_data=["a.npz", "b.npz"])
     here.start_node(1)
-    assert ["validate=true" in " ".join(command) for command in commands] == [False, True]
+    assert ["validate=true" in options["node-config"] for options in commands] == [False, True]
     assert here.status() == "not started"
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "status.json").write_text(json.dumps({"state": "finished"}))
