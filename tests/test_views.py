@@ -28,7 +28,7 @@ def test_runs_folders_and_folders_of_runs_are_compared_alike(made: list[Run]) ->
     assert repr(eunoe.compare(made[0].folder.parent)) == text
     assert repr(eunoe.compare([str(one.folder) for one in made])) == text
     assert eunoe.compare(made[0]).rows[0].mean("accuracy") == made[0].accuracy
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match="contains no run"):
         eunoe.compare(made[0].folder / "states")
 
 

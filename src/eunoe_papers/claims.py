@@ -195,7 +195,7 @@ def _by_rate(values: Values, rates: str) -> tuple[dict[Label, float], dict[Label
 
 
 def _best_rate(values: Values, cells: Sequence[Label]) -> float:
-    """Return the value at the learning rate that is best on validation data, or else the highest."""
+    """Return the value at the best learning rate on validation data; without those, the highest value."""
     by_validation = {cell: cell.replace(measure=VALIDATION) for cell in cells if not math.isnan(values[cell])}
     if by_validation and all(other in values for other in by_validation.values()):
         return values[max(by_validation, key=lambda cell: values[by_validation[cell]])]

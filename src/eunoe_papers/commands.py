@@ -73,6 +73,7 @@ def reproduce(
     results: Stored = RESULTS,
 ) -> None:
     """Reproduce a table or figure, skipping finished runs; print the paper's numbers, ours, and the gap."""
+    from eunoe.config.toml import to_toml
     from eunoe_papers.loader import find_experiment
     from eunoe_papers.reproduce import Limits
 
@@ -83,10 +84,14 @@ def reproduce(
         return
     chosen = chosen or "small"
     planned = experiment.plan(chosen, None if seeds is None else read_seeds(seeds), stand_in, only, out)
-    if print_config:
-        _print_config(planned)
-    else:
+    if not print_config:
         _run(experiment, chosen, planned, Limits(rounds, hours), jobs, yes, out)
+        return
+    arms = list(dict.fromkeys(run.line for run in planned))
+    if len(arms) > 1:
+        names = ", ".join(map(repr, arms))
+        raise InputError(f"--print-config prints one config, not {len(arms)}: add --only with one of {names}")
+    print(f"# {arms[0]}\n{to_toml(planned[0].values)}")
 
 
 def _run(
@@ -144,18 +149,6 @@ def _report(experiment: "Experiment", scale: "Scale | None", out: Path, stored: 
 def _no_folder(stored: Path) -> str:
     """Explain where stored results are if their folder is missing."""
     return f" ({stored} not found: stored results are in a clone of Eunoe)" * (not stored.exists())
-
-
-def _print_config(planned: "Sequence[PlannedRun]") -> None:
-    from eunoe.config.toml import to_toml
-
-    arms = list(dict.fromkeys(run.line for run in planned))
-    if len(arms) > 1:
-        raise InputError(
-            f"--print-config prints one config, not {len(arms)}: add --only with one "
-            f"of {', '.join(map(repr, arms))}"
-        )
-    print(f"# {arms[0]}\n{to_toml(planned[0].values)}")
 
 
 def _show_all(listed: "list[Experiment]", out: Path, results: Path) -> None:
@@ -256,11 +249,8 @@ def _show_results(results: "Results") -> None:
         [row.label, row.stand_in, row.ours, row.count, row.length] for row in results.rows if row.stand_in
     ]
     if stand_in:
-        show(
-            ["run", "data", ours, "seeds", "rounds"],
-            stand_in,
-            f"STAND-IN DATA, not comparable with the paper: {title}",
-        )
+        title = f"STAND-IN DATA, not comparable with the paper: {title}"
+        show(["run", "data", ours, "seeds", "rounds"], stand_in, title)
     if any("NC" in (row.paper, row.ours) for row in results.rows):
         print("NC: did not converge")
     if experiment.differs:

@@ -14,6 +14,7 @@ from eunoe.simulation.many import Planned
 from eunoe_papers.claims import Claim
 from eunoe_papers.labels import Label
 from eunoe_papers.measures import Measure
+from eunoe_papers.tables import read_table
 
 Config = dict[str, Any]
 Scale = Literal["full", "medium", "small"]
@@ -27,12 +28,8 @@ MARKS: dict[Scale, str] = {
 SHRUNK_SEEDS = (0, 1, 2)
 PART = "eunoe_papers.part:part"
 State = Literal["given", "not converged", "not reached", "lost", "not given"]
-_STATES: dict[str, State] = {
-    "NC": "not converged",
-    "-": "not reached",
-    "lost": "lost",
-    "not given": "not given",
-}
+_STATES: dict[str, State] = {"NC": "not converged", "-": "not reached"}
+_STATES |= {"lost": "lost", "not given": "not given"}
 
 
 class Record(BaseModel):
@@ -55,11 +52,8 @@ class Cell(Record):
         if text in _STATES:
             return cls(text=_STATES[text], state=_STATES[text])
         value, _, deviation = text.partition(" ± ")
-        return cls(
-            text=text,
-            values=tuple(float(part) for part in value.split(",")),
-            std=float(deviation) if deviation else None,
-        )
+        values = tuple(float(part) for part in value.split(","))
+        return cls(text=text, values=values, std=float(deviation) if deviation else None)
 
     @property
     def value(self) -> float | None:
@@ -137,19 +131,7 @@ class PlannedRun(Planned):
         return plain and "compress" not in values and "+" not in str(self.arm.get("method"))
 
 
-class StandIn(Record):
-    """A replacement for data that are not available; what it changes where each writer is a client."""
-
-    data: str
-    by_writer: Config = {}
-
-
-STAND_INS = {
-    "femnist": StandIn(
-        data="omniglot", by_writer={"partition": {"min_size": 10}, "public": {"groups": 12, "min_size": 10}}
-    ),
-    "cinic10": StandIn(data="cifar10"),
-}
+STAND_INS: Mapping[str, Config] = read_table("common")["stand_ins"]
 
 
 class Experiment(Record):
@@ -232,7 +214,7 @@ class Experiment(Record):
         chosen = chosen or [arm for arm in arms if words <= set(str(arm.label).split())]
         if not chosen:
             names = ", ".join(str(arm.label) for arm in arms)
-            raise InputError(f"{self.name} has no arm for {only!r} at {scale} scale: {names}")
+            raise InputError(f"{self.name} has no arm {only!r} at {scale} scale; its arms are: {names}")
         if seeds is None:
             seeds = tuple(range(self.seeds)) if scale == "full" else SHRUNK_SEEDS
         return [self._plan(arm, seed, scale, stand_in, out) for arm in chosen for seed in seeds]
@@ -242,9 +224,9 @@ class Experiment(Record):
         data, replaced = config["data"]["name"], ""
         if stand_in and data in STAND_INS:
             other = STAND_INS[data]
-            changes = other.by_writer if config["partition"]["name"] == "natural" else {}
-            config = merge(config, changes, {"data": {"name": other.data, **limits(config["data"])}})
-            replaced = f"{other.data} for {data}"
+            changes = other["by_writer"] if config["partition"]["name"] == "natural" else {}
+            config = merge(config, changes, {"data": {"name": other["data"], **limits(config["data"])}})
+            replaced = f"{other['data']} for {data}"
         if shrunk := limits(config["data"]):
             config["data"] = {"name": PART, "of": config["data"]["name"], **shrunk}
         marks = ", ".join(mark for mark in (replaced, scale * (scale != "full")) if mark)

@@ -238,7 +238,7 @@ def fedavg_accuracy(readings: Iterable[Reading]) -> dict[Network, float]:
 
 
 def untrained(fedavg: Mapping[Network, float]) -> str:
-    """Return why a network is not trained enough for a verdict; empty if all are."""
+    """Return why the networks are too undertrained for a verdict; empty if they are not."""
     for which, accuracy in fedavg.items():
         if accuracy < needed(which):
             return f"FedAvg reaches {accuracy:.1%} on {which[0]}, less than the {needed(which):.1%} needed"

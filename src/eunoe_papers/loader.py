@@ -57,11 +57,7 @@ def papers() -> dict[str, Paper]:
 @cache
 def experiments() -> dict[str, Experiment]:
     """Return all experiments by name."""
-    tables = {table["name"]: (file, table) for file in FILES for table in read_table(file)["experiment"]}
-    built: dict[str, Experiment] = {}
-    for name in tables:
-        _build(name, tables, built)
-    return {name: built[name] for name in tables}
+    return {name: _build(name) for name in _tables()}
 
 
 def find_experiment(name: str) -> Experiment:
@@ -79,20 +75,20 @@ def disagreements(name: str) -> list[Disagreement]:
     return [entry for entry in entries if (experiment.of or name) in entry.experiments]
 
 
-def _build(
-    name: str, tables: dict[str, tuple[str, dict[str, Any]]], built: dict[str, Experiment]
-) -> Experiment:
+@cache
+def _tables() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the file and the table of each experiment."""
+    return {table["name"]: (file, table) for file in FILES for table in read_table(file)["experiment"]}
+
+
+@cache
+def _build(name: str) -> Experiment:
     """Build an experiment, after those that it refers to."""
-    if name in built:
-        return built[name]
-    file, table = tables[name]
+    file, table = _tables()[name]
     fields = dict(table)
     source = {key: fields.pop(key) for key in Source.model_fields if key in fields}
     parent = fields.pop("like", None) or fields.get("shares")
     keep, levels = fields.pop("keep", []), fields.pop("levels", {})
-    for key in ("of", "also"):
-        if key in fields:
-            _build(fields[key], tables, built)
     if not parent:
         fields = {
             key: read_table(file)[key] for key in ("config", "seeds") if key in read_table(file)
@@ -101,7 +97,7 @@ def _build(
         fields["config"] = build_config(fields["config"], file)
     if "arms" in fields:
         fields["arms"] = [arm for block in fields["arms"] for arm in _expand(block, file, levels)]
-    inherited = _build(parent, tables, built) if parent else None
+    inherited = _build(parent) if parent else None
     for scale in ("small", "medium"):
         if scale in fields:
             # Arms are selected anew where the options are inherited.
@@ -113,14 +109,13 @@ def _build(
         fields = {key: getattr(inherited, key) for key in INHERITED} | fields
     if keep:
         fields["arms"] = [arm for arm in fields["arms"] if any(arm.label.matches(parts) for parts in keep)]
-    fields["source"] = built[fields["of"]].source if "of" in fields else _read_source(source, file)
+    fields["source"] = _build(fields["of"]).source if "of" in fields else _read_source(source, file)
     if "also" in fields:
-        fields["also"] = built[fields["also"]].source
+        fields["also"] = _build(fields["also"]).source
     fields["claims"] = [each for claim in fields["claims"] for each in _by_data_set(claim, fields["arms"])]
     measures = fields.get("measures", {"": "last_rounds"})
     fields["measures"] = {column: _read_measure(measure) for column, measure in measures.items()}
-    built[name] = Experiment(**fields)
-    return built[name]
+    return Experiment(**fields)
 
 
 def _by_data_set(claim: dict[str, Any], arms: list[Arm]) -> list[dict[str, Any]]:
@@ -129,15 +124,12 @@ def _by_data_set(claim: dict[str, Any], arms: list[Arm]) -> list[dict[str, Any]]
         return [claim]
     where = claim.get("where", {})
     names = dict.fromkeys(str(arm.label.get("data")) for arm in arms if arm.label.matches(where))
+    # As papers write them: CIFAR-10.
+    titles = {name: re.sub(r"(?<=[A-Z])(?=\d)", "-", name.upper()) for name in names}
     return [
-        {**claim, "where": {**where, "data": name}, "sentence": claim["sentence"].format(data=_title(name))}
-        for name in names
+        {**claim, "where": {**where, "data": name}, "sentence": claim["sentence"].format(data=title)}
+        for name, title in titles.items()
     ]
-
-
-def _title(data: str) -> str:
-    """Return the name of a data set as papers write it: CIFAR-10."""
-    return re.sub(r"(?<=[A-Z])(?=\d)", "-", data.upper())
 
 
 def _read_source(fields: dict[str, Any], file: str) -> Source:

@@ -1,4 +1,4 @@
-"""Convert the records of a run to quantities by round, and these to the values of measures."""
+"""Read the quantities of a run by round from its records."""
 
 import math
 from collections.abc import Iterable, Mapping

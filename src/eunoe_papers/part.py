@@ -16,10 +16,8 @@ def part(*, of: str, limit: int = 0, test_limit: int = 0, pool: int = 1) -> Data
     `pool` replaces squares of so many pixels a side by their mean, which makes images smaller.
     """
     whole = load(of)
-    train, test = (
-        _select_rows(len(whole.train), limit, "train"),
-        _select_rows(len(whole.test), test_limit, "test"),
-    )
+    train = _select_rows(len(whole.train), limit, "train")
+    test = _select_rows(len(whole.test), test_limit, "test")
     return DataSet(
         name=f"{whole.name} ({len(train):,} of {len(whole.train):,} samples)",
         train=_pool(Samples(whole.train.x[train], whole.train.y[train]), pool),

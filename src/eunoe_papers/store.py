@@ -111,8 +111,8 @@ def check_config(run: FoundRun, place: Path) -> None:
             continue
         if name.partition(".")[0] not in RESUMABLE and was.get(name) != planned.get(name):
             raise InputError(
-                f"{name} is {was.get(name)!r} in the run {run.planned.title} of {place} and "
-                f"{planned.get(name)!r} in the experiment: use another --out, or remove the run"
+                f"the run {run.planned.title} in {place} has {name} = {was.get(name)!r}, but the experiment "
+                f"has {planned.get(name)!r}: use another --out, or remove the run"
             )
 
 

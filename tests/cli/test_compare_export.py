@@ -76,7 +76,7 @@ def test_nothing_to_compare(folder: Path, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none", folder / "other"):
         outcome = eunoe("compare", path)
         assert outcome.code == 2
-        assert "holds no run" in outcome.error
+        assert "contains no run" in outcome.error
     assert eunoe("compare", folder, "--format", "pdf").code == 2
 
 

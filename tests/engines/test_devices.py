@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,8 +10,9 @@ from eunoe.core.flat_model import Weights
 from eunoe.engines import devices
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import WorkerDevice, expand
-from eunoe.engines.workers import Workers
+from eunoe.engines.workers import Evaluation, Workers
 from eunoe.errors import InputError
+from eunoe.metrics.base import Rows
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.running import run
 from eunoe.store.state import start_state
@@ -76,13 +78,17 @@ def test_workers_on_devices_have_the_bits_of_the_serial_engine(values: dict[str,
 
 
 def test_a_worker_that_dies_is_replaced_on_its_device(tmp_path: Any) -> None:
-    workers = Workers(make_simulation(), ClientStates(tmp_path), ["cpu:0", "cpu:1", "cpu:0"])
+    simulation = make_simulation()
+    workers = Workers(simulation, ClientStates(tmp_path), ["cpu:0", "cpu:1", "cpu:0"])
+    tasks, models = [Evaluation(Rows("test", np.arange(4)))] * 3, [simulation.model.weights.copy()] * 3
     try:
-        for _ in range(3):
-            workers._start()
+        before = list(workers.in_order(tasks, models))
         lost = workers._workers[1]
         lost.process.kill()
-        workers._replace(lost)
+        lost.process.join()
+        after = list(workers.in_order(tasks, models))
+        assert lost not in workers._workers
+        assert [each.losses.tolist() for each in after] == [each.losses.tolist() for each in before]
         assert sorted(worker.device for worker in workers._workers) == ["cpu:0", "cpu:0", "cpu:1"]
     finally:
         workers.close()

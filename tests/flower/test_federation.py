@@ -537,7 +537,7 @@ def test_other_files_are_left_alone(tmp_path):
     model.parent.mkdir(parents=True)
     for path in (model, metrics):
         path.write_text("precious")
-    with pytest.raises(InputError, match="has other files and no run"):
+    with pytest.raises(InputError, match="is not empty and has no run"):
         federation.serve()
     assert [path.read_text() for path in (model, metrics)] == ["precious", "precious"]
     assert federation.lines == []

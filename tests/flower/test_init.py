@@ -151,7 +151,7 @@ def test_the_start_script_follows_pyproject(folder, monkeypatch):
     """Where the run is, and whether the nodes evaluate models on their own data."""
     project = folder / "pyproject.toml"
     commands = []
-    monkeypatch.setattr(Loopback, "_start", lambda self, name, *command: commands.append(list(command)))
+    monkeypatch.setattr(Loopback, "_start", lambda self, name, command, options: commands.append(options))
     Loopback(folder, 2).start_node(0)
     project.write_text(
         project.read_text()
@@ -160,7 +160,7 @@ def test_the_start_script_follows_pyproject(folder, monkeypatch):
     )
     here = Loopback(folder, 2, own_data=["a.npz", "b.npz"])
     here.start_node(1)
-    assert ["validate=true" in " ".join(command) for command in commands] == [False, True]
+    assert ["validate=true" in options["node-config"] for options in commands] == [False, True]
     assert here.status() == "not started"
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "status.json").write_text(json.dumps({"state": "finished"}))
@@ -259,7 +259,7 @@ def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder)
     Loopback(folder, 2).check()
     (folder / "run").mkdir()
     (folder / "run" / "notes.txt").write_text("precious")
-    with pytest.raises(InputError, match="run has other files and no run"):
+    with pytest.raises(InputError, match="run is not empty and has no run"):
         Loopback(folder, 2).check()
     (folder / "run" / "notes.txt").unlink()
     with pytest.raises(InputError, match=r"3 nodes, but pyproject.toml has 2 clients"):

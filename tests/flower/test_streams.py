@@ -23,8 +23,8 @@ def test_a_stream_whose_rounds_are_set_is_taken() -> None:
     ("values", "options", "words"),
     [
         ({"stream": "classes"}, PARTITION, "set start, end, every or over"),
-        ({"stream": {"name": "classes", "every": 5}}, OWN, "changes by itself"),
-        ({"replay": {"memory": 5}}, OWN, "remove stream and replay"),
+        ({"stream": {"name": "classes", "every": 5}}, OWN, "cannot be combined with stream or replay"),
+        ({"replay": {"memory": 5}}, OWN, "cannot be combined with stream or replay"),
     ],
 )
 def test_what_nodes_cannot_follow_is_refused(values: dict[str, Any], options: RunOptions, words: str) -> None:

@@ -58,5 +58,5 @@ def test_only_this_machine_is_answered(folder):
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match="contains no run"):
         serve([tmp_path], 0)

@@ -63,7 +63,7 @@ def test_own_module_and_own_arrays(tmp_path: Path) -> None:
 
 def test_a_federation_that_is_given_has_its_parts_already() -> None:
     for key, value in {"split": {"validation": 0.2}, "data": "mnist", "public": {"share": 0.1}}.items():
-        with pytest.raises(InputError, match=f"{key} is part of the federation"):
+        with pytest.raises(InputError, match=f"{key} cannot be combined with federation"):
             run(federation=blobs(), model=net(), **{**FAST, key: value})
 
 
@@ -210,7 +210,7 @@ def test_an_engine_that_cannot_start_leaves_nothing_behind(
 def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     run(**NAMED, out=tmp_path)
     before = everything(tmp_path)
-    with pytest.raises(InputError, match="already has a run; resume it, or name another folder"):
+    with pytest.raises(InputError, match="already has a run; resume it, or use another folder"):
         run(**NAMED, out=tmp_path)
     assert everything(tmp_path) == before
 
@@ -222,7 +222,7 @@ def test_a_run_that_came_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: py
         return runs.assemble(*arguments)
 
     monkeypatch.setattr(runs, "assemble", slowly)
-    with pytest.raises(InputError, match="already has a run; resume it, or name another folder"):
+    with pytest.raises(InputError, match="already has a run; resume it, or use another folder"):
         run(**{**NAMED, "rounds": 5, "seed": 1}, out=tmp_path)
     assert Run(tmp_path).config.seed == 0
     assert len(Run(tmp_path).records) == 4
@@ -230,7 +230,7 @@ def test_a_run_that_came_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: py
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(InputError, match="has other files and no run; name a new or empty folder"):
+    with pytest.raises(InputError, match="is not empty and has no run: pass a new or empty folder"):
         run(**NAMED, out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

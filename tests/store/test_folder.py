@@ -206,7 +206,7 @@ def test_a_kill_during_the_first_write_leaves_a_folder_that_is_still_new(tmp_pat
         (tmp_path / name).write_text("")
     check_new(tmp_path)
     (tmp_path / "film.part").write_text("precious")
-    with pytest.raises(InputError, match="has other files and no run"):
+    with pytest.raises(InputError, match="is not empty and has no run"):
         check_new(tmp_path)
 
 
@@ -282,5 +282,5 @@ def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_size_is_refused(begun: Path) -> None:
-    with pytest.raises(InputError, match="has 4 parameters, but the one passed has 75"):
+    with pytest.raises(InputError, match=r"model has 75 parameters, but the run in .* has 4"):
         RunFolder(begun).restore(start_state(make_simulation()), ClientStates(begun / "states"))

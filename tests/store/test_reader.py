@@ -96,7 +96,7 @@ def test_runs_are_found_by_what_they_recorded(tmp_path):
     app = tmp_path / "app"
     app.mkdir()
     (app / "config.toml").write_text("rounds = 5\n")
-    with pytest.raises(InputError, match="app holds no run"):
+    with pytest.raises(InputError, match="app contains no run"):
         find_folders([app])
     watched, begun = write(app / "run"), tmp_path / "begun"
     begun.mkdir()

@@ -42,7 +42,7 @@ def doctor(
     from eunoe.system.machine import inspect_machine
 
     machine = inspect_machine()
-    show(["item", "value"], [*_hardware(machine), *_software(), *_data()])
+    show(["item", "value"], describe(machine))
     for line in advice(machine):
         typer.echo(line)
     if benchmark:
@@ -169,7 +169,17 @@ def advice(machine: "Machine") -> list[str]:
     return lines
 
 
-def _hardware(machine: "Machine") -> list[list[str]]:
+def describe(machine: "Machine") -> list[list[str]]:
+    """Return the hardware, the software and the data of a machine, a row for each item."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from eunoe import __version__
+    from eunoe.data.builtin import path_of, table_path
+    from eunoe.data.sources.hub import data_folder
+    from eunoe.data.specs import SPECS, TABLES
+    from eunoe.errors import InputError
+
     rows = [
         ["processor", f"{machine.processor}, {machine.cores} cores for this process"],
         ["bfloat16 units", "yes" if machine.bf16 else "no"],
@@ -178,33 +188,17 @@ def _hardware(machine: "Machine") -> list[list[str]]:
     for accelerator in machine.accelerators:
         size = f", {accelerator.memory / _GB:.0f} GB" if accelerator.memory else ""
         rows.append([accelerator.device, f"{accelerator.name}{size}"])
-    return rows if machine.accelerators else [*rows, ["accelerators", "none available to torch"]]
-
-
-def _software() -> list[list[str]]:
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    from eunoe import __version__
-
-    rows = [["eunoe", __version__], ["python", platform.python_version()], ["torch", version("torch")]]
+    if not machine.accelerators:
+        rows.append(["accelerators", "none available to torch"])
+    rows += [["eunoe", __version__], ["python", platform.python_version()], ["torch", version("torch")]]
     for extra, (package, use) in _EXTRAS.items():
         try:
             rows.append([f"extra {extra}", f"{package} {version(package)}: {use}"])
         except PackageNotFoundError:
             rows.append([f"extra {extra}", f"not installed; {install_command(extra)} for {use}"])
-    return rows
-
-
-def _data() -> list[list[str]]:
-    from eunoe.data.builtin import path_of, table_path
-    from eunoe.data.sources.hub import data_folder
-    from eunoe.data.specs import SPECS, TABLES
-    from eunoe.errors import InputError
-
     there = [name for name in SPECS if path_of(name).exists()]
     for name in TABLES:
         with suppress(InputError):
             table_path(name)
             there.append(name)
-    return [["data folder", str(data_folder())], ["data sets in it", ", ".join(there) or "none"]]
+    return [*rows, ["data folder", str(data_folder())], ["data sets in it", ", ".join(there) or "none"]]

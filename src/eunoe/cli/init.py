@@ -27,8 +27,6 @@ def init(
     from eunoe.errors import InputError
     from eunoe.system.files import write_text
 
-    if data is not None and not Path(data).expanduser().exists():
-        raise InputError(f"there is no file or folder {data}")
     if out.exists():
         raise InputError(f"{out} exists: pass another file as --out")
     if not out.parent.is_dir():

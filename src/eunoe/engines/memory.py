@@ -48,8 +48,7 @@ class MemoryOptions:
 
 @dataclass(frozen=True)
 class Replay:
-    """The rows that a client keeps, the number of samples of each class that it has seen, and which classes
-    were ever the largest in memory."""
+    """A client's memory: rows, samples seen by class, and which classes were ever the largest in it."""
 
     size: int
     rows: Integers

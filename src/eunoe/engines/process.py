@@ -38,14 +38,10 @@ class Process(Engine):
             int | None, Field(ge=1, le=1024, description="Worker processes of each device; by default one.")
         ] = None,
     ) -> None:
-        if simulation.model.device.type != "cpu":
-            raise InputError(
-                "the process engine has a worker for each device: set engine.devices instead of engine.device"
-            )
         if devices is None and per_device is not None:
-            raise InputError("engine.per_device is the number of workers of a device: set engine.devices too")
+            raise InputError("engine.per_device requires engine.devices")
         if devices is not None and workers is not None:
-            raise InputError("engine.workers is for cores: with engine.devices, set engine.per_device")
+            raise InputError("engine.workers cannot be combined with engine.devices: set engine.per_device")
         if devices is None:
             names = ["cpu"] * (workers or cores())
             check_memory(len(names), simulation.model.weights, FORKED)

@@ -12,7 +12,7 @@ from eunoe.server.updates import Broadcast, Update
 
 @contextmanager
 def note_client(client: int, round: int) -> Iterator[None]:
-    """Add a note to an exception: which client failed in which round."""
+    """Add the client and the round to exceptions raised in the block."""
     try:
         yield
     except Exception as error:

@@ -37,11 +37,9 @@ _die_with_parent = (
 
 
 class Loopback:
-    """The processes of a federation whose app `eunoe flower init` wrote to `folder`.
+    """The processes of a federation whose app `eunoe flower init` wrote to a folder.
 
-    `own_data` has the path of each node's own data, if they do not use parts of the config's partition. The
-    nodes agree to evaluate models if pyproject.toml requests it. Node k listens on port + 1 + k for its own
-    app. The nodes' keys are in `trial`, apart from those of nodes elsewhere.
+    Nodes use parts of the config's partition, or the data at the paths in `own_data`.
     """
 
     def __init__(
@@ -54,6 +52,7 @@ class Loopback:
         self.commands = Path(sys.executable).parent
         self.link: Process | None = None
         self.nodes: dict[int, Process] = {}
+        # Apart from the keys of nodes elsewhere.
         self.keys, self._logs = self.folder / "trial", self.folder / "logs"
         self._certificates = self.folder / "certificates"
 
@@ -119,7 +118,7 @@ class Loopback:
             "port": self.port,
         }
         flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
-        self.link = self._start("superlink", "flower-superlink", *flags, *_as_arguments(options))
+        self.link = self._start("superlink", ["flower-superlink", *flags], options)
         end = time.monotonic() + 60
         while time.monotonic() < end and self.link.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -153,7 +152,7 @@ class Loopback:
             "host": "127.0.0.1",
             "port": self.port + 1 + node,
         }
-        self.nodes[node] = self._start(f"node-{node}", "flower-supernode", *_as_arguments(options))
+        self.nodes[node] = self._start(f"node-{node}", ["flower-supernode"], options)
         return self.nodes[node]
 
     def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
@@ -162,7 +161,7 @@ class Loopback:
         return self._popen("cli", output, "flwr", "run", app, "here", "--stream", "--run-config", run_config)
 
     def revive(self) -> None:
-        """Restart the nodes that have ended; after a kill the SuperLink refuses a node for a minute."""
+        """Restart nodes that have exited. The SuperLink refuses a killed node for a minute."""
         for node, process in list(self.nodes.items()):
             if process.poll() is not None:
                 self.start_node(node)
@@ -177,15 +176,24 @@ class Loopback:
         _terminate(*filter(None, [self.link]))
         self.nodes, self.link = {}, None
 
-    def _start(self, name: str, *command: str) -> Process:
+    def _start(self, name: str, command: Sequence[str], options: dict[str, object]) -> Process:
         """Start a process that writes to its own log."""
+        arguments = (text for key, value in options.items() for text in (f"--{key}", str(value)))
         with open(self._logs / f"{name}.log", "ab") as log:
-            return self._popen(name, log, *command)
+            return self._popen(name, log, *command, *arguments)
 
     def _popen(self, name: str, output: IO[bytes] | int | None, *command: str) -> Process:
+        environment = os.environ | {
+            "PATH": f"{self.commands}{os.pathsep}{os.environ.get('PATH', '')}",
+            "FLWR_HOME": str(self.folder / ".flwr" / name),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+            "OMP_NUM_THREADS": "1",
+        }
         return subprocess.Popen(
             [str(self.commands / command[0]), *command[1:]],
-            env=self._environment(name),
+            env=environment,
             cwd=self.folder,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
@@ -194,16 +202,6 @@ class Loopback:
             umask=0o077,
             preexec_fn=_die_with_parent,
         )
-
-    def _environment(self, name: str) -> dict[str, str]:
-        return os.environ | {
-            "PATH": f"{self.commands}{os.pathsep}{os.environ.get('PATH', '')}",
-            "FLWR_HOME": str(self.folder / ".flwr" / name),
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
-            "OMP_NUM_THREADS": "1",
-        }
 
 
 def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
@@ -218,10 +216,6 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
     except KeyboardInterrupt:
         sys.exit("interrupted; start again to resume the run")
     return folder / federation.options.folder
-
-
-def _as_arguments(options: dict[str, object]) -> list[str]:
-    return [text for name, value in options.items() for text in (f"--{name}", str(value))]
 
 
 def _terminate(*processes: Process) -> None:

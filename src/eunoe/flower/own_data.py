@@ -33,7 +33,7 @@ from eunoe.simulation.build import features_of, load_data
 
 
 class Facts(Options):
-    """What clients must know about the server's data and each other, so that their own data match."""
+    """Properties of the server's data that the data of clients must match."""
 
     classes: int
     # Type and shape of a sample, in words; and its shape, if it is one tensor.

@@ -157,7 +157,7 @@ def check_options(config: Config, options: RunOptions) -> None:
     rules = [
         (config.attack is not None, "attack is for simulations: remove it"),
         (own and config.split.test, "data = 'own' has no test parts: set split.test to 0"),
-        (own and changing, "data = 'own' changes by itself: remove stream and replay"),
+        (own and changing, "data = 'own' cannot be combined with stream or replay: remove them"),
         (open_stream, "stream: set start, end, every or over, since nodes do not know the number of rounds"),
         (
             hidden is not None and hidden.max_samples is None,

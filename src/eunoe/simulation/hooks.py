@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 @dataclass
 class Round:
-    """A finished round, as hooks read it and add to it."""
+    """The result of a round, which hooks read and extend."""
 
     number: int
     # The model that is evaluated, which need not be the one broadcast to clients.

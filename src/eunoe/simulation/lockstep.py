@@ -43,7 +43,7 @@ class Evaluate(NamedTuple):
 
 
 class Strand:
-    """A run that stops at each request until it is answered; runs take turns in one thread."""
+    """A run as a coroutine, which pauses at each request until it is answered."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -56,7 +56,8 @@ class Strand:
 
     def _work(self, _: Any) -> None:
         try:
-            self.work()
+            with suppress(Diverged):
+                self.work()
         except BaseException as error:  # Raised again when all runs have ended.
             self.error = error
 
@@ -153,7 +154,7 @@ def _run_all(
         for key, (title, prepared, on_round) in zip(keys, runs, strict=True):
             strand = Strand(title)
             engine = LockstepEngine(prepared, strand, len(runs))
-            strand.work = partial(_execute, prepared, on_round, engine)
+            strand.work = partial(execute, prepared, on_round, engine)
             members.append(Member(strand, engine, groups[key]))
         for member in members:
             member.strand.resume()
@@ -170,11 +171,6 @@ def _run_all(
         errors += [member.strand.error for member in members if member.strand.error is not None]
     except BaseException as error:  # Raised again in the thread that waits.
         errors.append(error)
-
-
-def _execute(prepared: PreparedRun, on_round: OnRound, engine: LockstepEngine) -> None:
-    with suppress(Diverged):
-        execute(prepared, on_round, engine)
 
 
 def _answer(members: Sequence[Member], work: Callable[[Sequence[Member]], list[tuple[Any, float]]]) -> None:

@@ -20,8 +20,8 @@ from eunoe.store.schema import SCHEMA, RoundRecord
 from eunoe.store.state import RunState, evaluated_model
 from eunoe.system.signals import uninterrupted
 
-# The last attempt to find clients that are present asks so many, or so many for each participant.
-ASKED, ASKED_EACH = 1_000, 100
+# The most clients whose presence is checked in a round: in total, and for each participant.
+MAX_CHECKED, MAX_CHECKED_EACH = 1_000, 100
 
 
 def run_rounds(
@@ -122,7 +122,7 @@ def replace_absent(simulation: Simulation, drawn: Sequence[int]) -> list[int]:
     context, federation = simulation.context, simulation.federation
     present = [client for client in drawn if federation.present(client)]
     asked, many = set(drawn), len(drawn)
-    most = min(context.data.clients, max(ASKED, ASKED_EACH * len(drawn)))
+    most = min(context.data.clients, max(MAX_CHECKED, MAX_CHECKED_EACH * len(drawn)))
     while len(present) < len(drawn) and many < most:
         # Ever more are asked, so that the first few that are present cost little.
         many = min(4 * many, most)

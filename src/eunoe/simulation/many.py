@@ -145,7 +145,7 @@ def run_seeds(
 
 
 def _batches(runs: Sequence[Planned], jobs: int, exact: bool) -> list[list[Planned]]:
-    """Choose the engines of runs; return batches of unfinished ones, in lockstep or one by itself."""
+    """Return the unfinished runs in batches: those that train in lockstep together, the others alone."""
     alike: dict[str, list[Planned]] = {}
     for planned in runs:
         alike.setdefault(_structure(planned), []).append(planned)
@@ -173,7 +173,7 @@ def _batches(runs: Sequence[Planned], jobs: int, exact: bool) -> list[list[Plann
 
 
 def _structure(planned: Planned) -> str:
-    """Return a text that is the same for runs which differ in seed, partition, rounds and numbers only."""
+    """Return a key that is equal for runs that differ only in seed, partition, rounds and float options."""
     full, objects = resolved(planned.config), planned.objects
     parts = {key: full.get(key) for key in ("data", "backbone", "model", "augment", "shift", "replay")}
     for key in ("method", "loss"):

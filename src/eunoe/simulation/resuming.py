@@ -21,12 +21,6 @@ logger = logging.getLogger(__name__)
 PLAIN = {task.loss for task in TASKS}
 
 
-def check_place(folder: Path) -> None:
-    """Raise InputError for a run whose clients' states are on other machines."""
-    if (folder / "flower.json").exists():
-        raise InputError(f"{folder} is a Flower run: resume it with `flwr run` or start.py")
-
-
 def check_config(folder: Path, new: Config) -> None:
     """Raise InputError if a configuration would change the results of the run in a folder."""
     check_change(folder, make_config(read_run_config(folder)), new)

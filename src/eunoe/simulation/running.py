@@ -28,7 +28,7 @@ from eunoe.simulation.hooks import Evaluate, EvaluateLast, Hook, Record, Saving,
 from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.probing import Probing
-from eunoe.simulation.resuming import check_config, check_data, check_place
+from eunoe.simulation.resuming import check_config, check_data
 from eunoe.simulation.run import Run
 from eunoe.simulation.stored_config import complete_config, resolved, with_loss
 from eunoe.simulation.streams import phase_metrics
@@ -155,14 +155,16 @@ def prepare_resumed(
 ) -> PreparedRun:
     """Build a run in a folder again, checked against what it was; the arguments are those of `resume`."""
     folder = Path(folder)
-    check_place(folder)
+    if (folder / "flower.json").exists():
+        # The clients' states are on other machines.
+        raise InputError(f"{folder} is a Flower run: resume it with `flwr run` or start.py")
     objects, plain = split_user_objects(federation, values)
     old = make_config(read_run_config(folder))
     new = make_config(merge(old.model_dump(), changes or {}, plain))
     check_config(folder, new)
     done = int(read_status(folder).get("round", 0)) if from_round is None else from_round
     if new.rounds < done:
-        raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
+        raise InputError(f"rounds={new.rounds} is too small: {folder} has already run {done} rounds")
     with within_memory("this configuration"):
         simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)
@@ -172,8 +174,8 @@ def prepare_resumed(
 
 def execute(prepared: PreparedRun, on_round: OnRound, engine: Engine | None = None) -> None:
     """Start or resume a run, on its engine or on the one passed."""
-    objects, simulation, path = prepared.objects, prepared.simulation, prepared.folder
-    config, threads = complete_config(prepared.config, simulation), torch.get_num_threads()
+    simulation, path, threads = prepared.simulation, prepared.folder, torch.get_num_threads()
+    config = complete_config(prepared.config, simulation)
     tracking = Tracking(build_trackers(config.track), path, config.title)
     # One thread everywhere: another order of summation would change the bits.
     torch.set_num_threads(1)
@@ -198,12 +200,12 @@ def execute(prepared: PreparedRun, on_round: OnRound, engine: Engine | None = No
                 check_new(path)
             for warning in folder.restore(run_state, states, prepared.from_round):
                 logger.warning(warning)
-            folder.write_config(resolved(config, objects))
-            before = read_json(path / "environment.json")
+            folder.write_config(resolved(config, prepared.objects))
             # Of a run that is resumed alone, the first rounds were done in lockstep.
-            lockstep = {key: before[key] for key in ("lockstep",) if key in before}
-            described = describe_environment(simulation.federation)
-            folder.write_environment(described | lockstep | running.environment)
+            before = read_json(path / "environment.json")
+            lockstep = {"lockstep": before["lockstep"]} if "lockstep" in before else {}
+            environment = describe_environment(simulation.federation) | lockstep | running.environment
+            folder.write_environment(environment)
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
             try:

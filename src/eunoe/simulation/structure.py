@@ -41,7 +41,7 @@ def lockstep_reason(config: Config, simulation: Simulation) -> str | None:
 
 
 def structure(prepared: PreparedRun) -> tuple[Any, ...]:
-    """Return what runs have in common if their clients can train as one stack."""
+    """Return a key that is equal for runs whose clients can train in one stack."""
     config, simulation = prepared.config, prepared.simulation
     federation, context, data = simulation.federation, simulation.context, simulation.federation.data
     sections = {
@@ -99,7 +99,7 @@ class Group:
         self._stacks: dict[tuple[Any, ...], Stacks] = {}
 
     def train(self, members: Sequence[StackClient], most: int) -> list[Trained]:
-        """Train clients at once, at most so many at a time, in any order."""
+        """Train clients in stacks of at most `most` clients."""
         try:
             return self._train(members, most)
         except NotVectorizable:

@@ -27,13 +27,18 @@ def split_user_objects(federation: Any, values: Mapping[str, Any]) -> tuple[User
     for key in KINDS.keys() & values.keys() - objects.keys():
         _check(key, values[key])
     plain = {**values, **{key: {"name": f"given:{type(it).__name__}"} for key, it in objects.items()}}
-    if federation is not None:
-        _check_federation(federation)
-        for key in ("data", "partition", "split", "public", "shift"):
-            if key in values:
-                raise InputError(f"{key} is part of the federation that was passed; leave one of them out")
-        plain |= {"data": {"name": "given"}, "partition": {"name": "given"}}
-    return UserObjects(federation=federation, **objects), plain
+    if federation is None:
+        return UserObjects(**objects), plain
+    if isinstance(federation, str | Path):
+        raise InputError(f"federation cannot be a path: use data={str(federation)!r}")
+    if not isinstance(federation, Federation):
+        kind = type(federation).__name__
+        raise InputError(f"federation cannot be a {kind}: use eunoe.Federation.from_arrays or from_torch")
+    for key in ("data", "partition", "split", "public", "shift"):
+        if key in values:
+            raise InputError(f"{key} cannot be combined with federation, which defines it: pass one of them")
+    given = {"data": {"name": "given"}, "partition": {"name": "given"}}
+    return UserObjects(federation=federation, **objects), plain | given
 
 
 def _check(key: str, value: Any) -> None:
@@ -45,11 +50,3 @@ def _check(key: str, value: Any) -> None:
         raise InputError("loss cannot be a PyTorch module: use 'ce', or derive from eunoe.losses.Loss")
     if callable(value):
         raise InputError(f"{key} must be a name, a section or {wanted}, not a {type(value).__name__}")
-
-
-def _check_federation(federation: Any) -> None:
-    if isinstance(federation, str | Path):
-        raise InputError(f"federation cannot be a path: use data={str(federation)!r}")
-    if not isinstance(federation, Federation):
-        kind = type(federation).__name__
-        raise InputError(f"federation cannot be a {kind}: use eunoe.Federation.from_arrays or from_torch")

@@ -60,7 +60,7 @@ class Checkpoint:
         here, there = run_state.weights.parameters.numel(), saved["parameters"].numel()
         if here != there:
             folder = self.path.parent.parent
-            raise InputError(f"the model of {folder} has {there} parameters, but the one passed has {here}")
+            raise InputError(f"the model has {here} parameters, but the run in {folder} has {there}")
         run_state.weights = Weights.from_vectors(saved)
         run_state.server, run_state.average = self._group("server"), self._group("average")
         run_state.best = Weights.from_vectors(best) if best else None

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ def describe_environment(federation: Federation) -> dict[str, Any]:
 
     # None if the public set is part of the training data.
     public = None if federation.public is federation.data.train else federation.public
+    commit = None
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "rev-parse", "HEAD"]
+        commit = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     return {
         "eunoe": __version__,
         "python": platform.python_version(),
@@ -27,7 +34,7 @@ def describe_environment(federation: Federation) -> dict[str, Any]:
         "system": platform.platform(),
         "cpu": processor(),
         "cores": os.cpu_count(),
-        "git_commit": _commit(),
+        "git_commit": commit,
         "data": federation.data.name,
         "data_sha256": checksum(federation.data.train, federation.data.test),
         **({"public_sha256": checksum(public)} if public is not None else {}),
@@ -42,11 +49,3 @@ def environment_warnings(then: dict[str, Any], now: dict[str, Any]) -> list[str]
         for key in ("torch", "cpu")
         if key in then and then[key] != now[key]
     ]
-
-
-def _commit() -> str | None:
-    try:
-        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return result.stdout.strip() if result.returncode == 0 else None

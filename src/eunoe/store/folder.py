@@ -59,11 +59,11 @@ _LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 def check_new(path: Path) -> None:
     """Refuse to start a run in a folder that is not empty."""
     if (path / "config.toml").exists():
-        raise InputError(f"{path} already has a run; resume it, or name another folder")
+        raise InputError(f"{path} already has a run; resume it, or use another folder")
     # A process killed during its first write leaves these.
     leftover = {path / ".lock", *path.glob("config.toml.*.part")}
     if path.is_dir() and set(path.iterdir()) - leftover:
-        raise InputError(f"{path} has other files and no run; name a new or empty folder")
+        raise InputError(f"{path} is not empty and has no run: pass a new or empty folder")
 
 
 class RunFolder:
@@ -164,11 +164,15 @@ class RunFolder:
             states.check(manifest.accepted, manifest.digests)
 
         newest, warnings = newest_checkpoint(self.path, from_round, verify)
-        if newest is None and self._had_checkpoint():
+        status = read_json(self.path / "status.json")
+        saved = status.get("round", 0) != 0 or any(int(p.stem) for p in list_checkpoints(self.path))
+        recorded = not status and any(file.path.exists() for file in self._files)
+        if newest is None and (saved or recorded):
+            # Starting over would lose something.
             why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
             raise InputError(
                 f"cannot resume {self.path}: it has records but no valid checkpoint{why}; restore its files, "
-                "or name another folder to run it again"
+                "or use another folder to run it again"
             )
         if newest is not None:
             # Refuses another model, before anything is changed.
@@ -201,10 +205,3 @@ class RunFolder:
         """Return the command that resumes from the last healthy checkpoint before the newest, if any."""
         earlier = [round for round, healthy in self._health.items() if healthy and round < self._saved]
         return f"eunoe run --resume {self.path} --from-round {max(earlier)}" if earlier else ""
-
-    def _had_checkpoint(self) -> bool:
-        """Return whether something would be lost if the run started over."""
-        status = read_json(self.path / "status.json")
-        later = any(int(path.stem) > 0 for path in list_checkpoints(self.path))
-        recorded = not status and any(file.path.exists() for file in self._files)
-        return later or recorded or status.get("round", 0) != 0

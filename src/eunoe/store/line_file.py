@@ -46,23 +46,23 @@ class LineFile:
 
     def verify(self, mark: Mark) -> "LineFile":
         """Return the file up to the mark; raise `Damaged` if it does not match the mark."""
-        begun = LineFile(self.path)
+        prefix = LineFile(self.path)
         if self.path.exists():
             with reading(self.path), open_regular(self.path) as file:
-                while block := file.read(min(_BLOCK, mark["bytes"] - begun._bytes)):
-                    begun._add(block)
-        now = begun._mark()
+                while block := file.read(min(_BLOCK, mark["bytes"] - prefix._bytes)):
+                    prefix._add(block)
+        now = prefix._mark()
         for unit in ("bytes", "lines"):
             if now[unit] != mark[unit]:
                 raise Damaged(f"{self.path} has {now[unit]} {unit} instead of {mark[unit]}")
         if now != mark:
             raise Damaged(f"{self.path} changed since it was written (SHA-256 mismatch)")
-        return begun
+        return prefix
 
     def truncate(self, mark: Mark | None) -> None:
         """Remove what was written after the mark, or everything; the file must match the mark."""
-        begun = LineFile(self.path) if mark is None else self.verify(mark)
-        self._bytes, self._lines, self._hash = begun._bytes, begun._lines, begun._hash
+        prefix = LineFile(self.path) if mark is None else self.verify(mark)
+        self._bytes, self._lines, self._hash = prefix._bytes, prefix._lines, prefix._hash
         if self.path.exists() and self.path.stat().st_size > self._bytes:
             with writing(self.path), open_regular(self.path, "r+b") as file:
                 file.truncate(self._bytes)

@@ -45,7 +45,7 @@ def read_run(folder: str | Path, begun: bool = True, whole: bool = True) -> RunR
     config, rounds = read_run_config(folder), _read_rounds(folder / "metrics.jsonl")
     metrics = list(rounds if whole else _without_clients(rounds, last_rounds(config)))
     if begun and not metrics:
-        raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
+        raise InputError(f"{folder} has no finished round (metrics.jsonl): pass the folder of a run that has")
     for name in changed_files(folder, config):
         logger.warning("%s changed since the run wrote it", folder / name)
     partition = validate(read_json(folder / "partition.json"), PartitionRecord, folder / "partition.json")
@@ -168,7 +168,7 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
             candidates = _folders_named(str(path))
         runs = [folder for folder in candidates if _is_run(folder)]
         if not runs:
-            raise InputError(f"{path} holds no run")
+            raise InputError(f"{path} contains no run")
         folders += runs
     return folders
 

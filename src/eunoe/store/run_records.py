@@ -27,7 +27,7 @@ def numbers(values: Any) -> Array:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise Damaged("a run's records hold lists of unequal lengths where a table should be") from None
+        raise Damaged("a run's records have rows of unequal length; restore the files") from None
 
 
 def last_rounds(config: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ from eunoe.server.update_checks import NormStats
 
 @dataclass
 class RunState:
-    """All that the next round depends on."""
+    """The state of a run after a round: everything the next round depends on."""
 
     weights: Weights
     server: Vectors

@@ -31,13 +31,11 @@ _COUNTED = ("clients", "dropped")
 def build_trackers(sections: Sequence[Named]) -> list[tuple[str, Tracker]]:
     """Build the trackers of a config, with their names."""
     trackers = []
-    for section in sections:
-        tracker: Tracker = registry.build("tracker", section.name, section.options)
+    for name, options in ((section.name, section.options) for section in sections):
+        tracker: Tracker = registry.build("tracker", name, options)
         if tracker.needs and importlib.util.find_spec(tracker.needs) is None:
-            raise InputError(
-                f"tracker {section.name!r} needs {tracker.needs}: run {install_command('track')}"
-            )
-        trackers.append((section.name, tracker))
+            raise InputError(f"tracker {name!r} needs {tracker.needs}: run {install_command('track')}")
+        trackers.append((name, tracker))
     return trackers
 
 
@@ -88,9 +86,8 @@ class Tracking:
         if not self._round:
             # Not before the end of the first round: an engine that forks its workers beside a tool's
             # threads might hang.
-            run = TrackedRun(
-                self._folder, self._title, read_run_config(self._folder), identity(self._folder), round
-            )
+            config, name = read_run_config(self._folder), identity(self._folder)
+            run = TrackedRun(self._folder, self._title, config, name, round)
             self._send(lambda tracker: tracker.start(run))
         self._round = round
         values = scalars(record)
@@ -109,9 +106,8 @@ class Tracking:
         from eunoe.report.figures import all_figures
 
         try:
-            return {
-                figure.name: draw(figure.chart, "png") for figure in all_figures([read_run(self._folder)])
-            }
+            figures = all_figures([read_run(self._folder)])
+            return {figure.name: draw(figure.chart, "png") for figure in figures}
         except Exception as error:
             _warn("figures were not sent to the trackers", error)
             return {}

@@ -29,9 +29,9 @@ def listening(answer: bytes) -> tuple[socket.socket, str]:
 def test_an_address_where_nobody_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    with pytest.raises(InputError, match=f"no Ray answers at '{address}'"):
+    with pytest.raises(InputError, match=f"no Ray cluster answers at '{address}'"):
         connection._check(address)
-    with pytest.raises(InputError, match="no Ray answers at 'ray://"):
+    with pytest.raises(InputError, match="no Ray cluster answers at 'ray://"):
         connection._check(f"ray://{address}")
 
 

@@ -272,7 +272,7 @@ def test_it_starts_and_ends_a_ray_of_its_own_and_knows_classes_of_the_users_scri
 
 
 def test_an_address_where_there_is_no_ray_is_an_error_of_input(no_ray: None, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot use Ray at 'no-port'"):
+    with pytest.raises(InputError, match="cannot connect to Ray at 'no-port'"):
         run_with("ray", tmp_path / "ray", address="no-port")
 
 

@@ -30,7 +30,7 @@ class Actor:
         self._last: tuple[str, Any] = ("", None)
 
     def ready(self) -> None:
-        """Answer once the simulation is there."""
+        """Return once the simulation is loaded."""
 
     def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
         """Train a few clients; return their updates and new states."""
@@ -68,8 +68,9 @@ class Actor:
         from ray.exceptions import RayError
 
         try:
-            return pack(("results", work(), self._device.transfers.take()))
+            kind, value = "results", work()
         except RayError:
             raise
         except Exception as error:
-            return pack(("error", portable_error(error, cloudpickle), self._device.transfers.take()))
+            kind, value = "error", portable_error(error, cloudpickle)
+        return pack((kind, value, self._device.transfers.take()))

@@ -60,6 +60,8 @@ class Cluster:
         except ImportError:
             raise InputError(f"the ray engine needs Ray: run {install_command('ray')}") from None
         self._ray, self._limit, self._per_gpu = ray, workers, per_gpu
+        # Raised when a worker or a result is lost.
+        self.lost: type[Exception] = ray.exceptions.RayError
         # What this process sends to the cluster and gets back, and what workers copy to their devices.
         self.transfers = Transfers()
         self._workers: list[_Worker] = []
@@ -92,12 +94,6 @@ class Cluster:
         for result in results:
             self.transfers.count("to the driver", _bytes(result))
         return results
-
-    @property
-    def lost(self) -> type[Exception]:
-        """The exception that is raised when a worker or a result is lost."""
-        error: type[Exception] = self._ray.exceptions.RayError
-        return error
 
     def close(self) -> None:
         """Stop all workers and disconnect from the cluster."""
@@ -132,7 +128,7 @@ class Cluster:
                     worker, number = running.pop(reference)
                     try:
                         (result,) = self.get([reference])
-                    except self._ray.exceptions.RayError as error:
+                    except self.lost as error:
                         self._lose(worker, running, waiting, losses, error)
                     else:
                         worker.tasks.remove(number)
@@ -205,7 +201,7 @@ class Cluster:
         worker = self._starting.pop(reference)
         try:
             self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
+        except self.lost as error:
             self._failed_starts += not worker.begun
             if self._failed_starts == _LOSSES_ALLOWED:
                 reason = one_line(str(error))[:1000]
@@ -217,16 +213,15 @@ class Cluster:
 
     def stop(self, actor: Any) -> None:
         """End an actor."""
-        with suppress(self._ray.exceptions.RayError):
+        with suppress(self.lost):
             self._ray.kill(actor)
 
     def places(self) -> int:
         """Return how many workers the cluster has room for: its cores, or shares of its GPUs."""
-        kind = "CPU" if self._per_gpu is None else "GPU"
-        count = int(self._ray.cluster_resources().get(kind, 0)) * (self._per_gpu or 1)
+        resource, name = ("CPU", "core") if self._per_gpu is None else ("GPU", "GPU")
+        count = int(self._ray.cluster_resources().get(resource, 0)) * (self._per_gpu or 1)
         if count < 1:
-            what = "core" if self._per_gpu is None else "GPU"
-            raise RunFailed(f"the Ray cluster has no {what} to train on; resume when a node has joined")
+            raise RunFailed(f"the Ray cluster has no {name} to train on; resume when a node has joined")
         return count
 
 

@@ -38,7 +38,7 @@ def connect(address: str | None, workers: int | None, weights: Weights) -> None:
         try:
             ray.init(address, include_dashboard=False if local else None, logging_level="ERROR", **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(f"cannot use Ray at {address!r}: {first_line(error)}") from error
+            raise InputError(f"cannot connect to Ray at {address!r}: {first_line(error)}") from error
 
 
 def _configure(local: bool) -> None:
@@ -75,7 +75,9 @@ def _check(address: str) -> None:
             answer = connection.recv(9)
     except (OSError, OverflowError) as error:
         why = first_line(error)
-        raise InputError(f"no Ray answers at {address!r} ({why}): run `ray start --head` there") from None
+        raise InputError(
+            f"no Ray cluster answers at {address!r} ({why}): run `ray start --head` there"
+        ) from None
     if len(answer) < 4 or answer[3] != _SETTINGS:
         raise InputError(f"{address!r} is not a Ray cluster; use the address that `ray start` printed")
 

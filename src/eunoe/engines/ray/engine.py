@@ -46,10 +46,8 @@ class Ray(Engine):
             int | None, Field(ge=1, le=1024, description="Worker processes of each GPU; by default one.")
         ] = None,
     ) -> None:
-        if simulation.model.device.type != "cpu":
-            raise InputError('Ray assigns the GPUs: set engine.devices = "cuda" instead of engine.device')
         if devices is None and per_device is not None:
-            raise InputError("engine.per_device is the number of workers of a GPU: set engine.devices too")
+            raise InputError("engine.per_device requires engine.devices")
         self.cluster = Cluster(simulation, address, workers, devices and (per_device or 1))
         super().__init__(simulation, states)
         self.transfers = self.cluster.transfers

@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What differs between clients: tensors with a first dimension of clients."""
+    """Tensors that differ between clients; their first dimension is the client."""
 
     id: Tensor
     size: Tensor
@@ -106,7 +106,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class StackStep:
-    """One step of all clients that have a row in the weights, as a function of its tensors."""
+    """One step of a stack of clients as a function of tensors."""
 
     step: Step[Any]
     weights: Tensor
@@ -136,7 +136,7 @@ class StackStep:
         return getattr(self.batch.x, "names", None), self.inputs.structure
 
     def run(self, numbers: StepNumbers, *tensors: Tensor) -> Any:
-        """Return the step with these numbers and tensors instead, vectorized over the clients."""
+        """Apply the step to other numbers and tensors, vectorized over the clients."""
         fields, x_spec = len(self.x[0]), self.x[1]
         first = fields + (self.batch.mask is not None)
 

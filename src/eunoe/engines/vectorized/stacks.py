@@ -154,7 +154,7 @@ def reason_of(error: Exception) -> str | None:
 
 @contextmanager
 def _note_clients(stack: ClientStack) -> Iterator[None]:
-    """Add a note to an exception: which clients trained in which round, and what may help."""
+    """Add the clients, the round and a hint to exceptions raised in the block."""
     try:
         yield
     except Exception as error:

@@ -117,12 +117,11 @@ def make_step_context(
     # Tensors where a client that trains alone has Python numbers.
     of_client: Any = {"id": own.id, "size": own.size, "steps": own.steps}
     decay: Any = own.weight_decay[0] if own.weight_decay else context.training.weight_decay
-    lr: Any = own.options.get("lr", numbers.lr)
-    round: Any = own.options.get("round", numbers.round)
+    options: Mapping[str, Any] = own.options
+    lr, round = options.get("lr", numbers.lr), options.get("round", numbers.round)
     facts = context.data
-    if "mean_size" in own.options:
-        size: Any = own.options["mean_size"]
-        facts = replace(facts, mean_size=size)
+    if "mean_size" in options:
+        facts = replace(facts, mean_size=options["mean_size"])
     return StepContext(
         model=simulation.model,
         context=replace(context, lr=lr, round=round, data=facts),
