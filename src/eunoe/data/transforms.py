@@ -5,7 +5,6 @@ for all of a client's samples, in training and testing, and combines with any pa
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,31 +60,19 @@ def _cut_out(x: Tensor, side: int, generator: torch.Generator) -> Tensor:
     return x.masked_fill(square.to(x.device), 0)
 
 
-class Shift(NamedTuple):
-    """One client's shift: its kind and amount, and the seed of its noise pattern."""
-
-    kind: str
-    amount: float
-    pattern: int = 0
-
-    def apply(self, x: Tensor) -> Tensor:
-        """Apply the shift to inputs [B, ...] of a floating type."""
-        if self.kind == "noise":
-            drawn = torch.Generator().manual_seed(self.pattern)
-            pattern = torch.randn(x.shape[1:], generator=drawn, dtype=torch.float32)
-            return x + self.amount * pattern.to(x)
-        if self.kind == "contrast":
-            mean = x.flatten(1).mean(1).view(-1, *[1] * (x.ndim - 1))
-            return mean + math.exp(self.amount) * (x - mean)
-        return _rotate(x, math.radians(self.amount))
-
-
-def client_shift(options: FeatureShift, seed: int, client: int) -> Shift:
-    """Return the shift of this client."""
+def shift_inputs(x: Tensor, options: FeatureShift, seed: int, client: int) -> Tensor:
+    """Apply this client's shift to inputs [B, ...] of a floating type."""
     purpose = f"feature shift {options.kind}"
     low = 0.0 if options.kind == "noise" else -options.strength
-    amount = rng.generator(seed, purpose, client=client).uniform(low, options.strength)
-    return Shift(options.kind, float(amount), rng.torch_seed(seed, purpose + " pattern", client=client))
+    amount = float(rng.generator(seed, purpose, client=client).uniform(low, options.strength))
+    if options.kind == "noise":
+        drawn = rng.torch_generator(seed, f"{purpose} pattern", client=client)
+        pattern = torch.randn(x.shape[1:], generator=drawn, dtype=torch.float32)
+        return x + amount * pattern.to(x)
+    if options.kind == "contrast":
+        mean = x.flatten(1).mean(1).view(-1, *[1] * (x.ndim - 1))
+        return mean + math.exp(amount) * (x - mean)
+    return _rotate(x, math.radians(amount))
 
 
 def _rotate(x: Tensor, angle: float) -> Tensor:
