@@ -66,8 +66,8 @@ def shift_inputs(x: Tensor, options: FeatureShift, seed: int, client: int) -> Te
     low = 0.0 if options.kind == "noise" else -options.strength
     amount = float(rng.generator(seed, purpose, client=client).uniform(low, options.strength))
     if options.kind == "noise":
-        drawn = rng.torch_generator(seed, f"{purpose} pattern", client=client)
-        pattern = torch.randn(x.shape[1:], generator=drawn, dtype=torch.float32)
+        noise = rng.torch_generator(seed, f"{purpose} pattern", client=client)
+        pattern = torch.randn(x.shape[1:], generator=noise, dtype=torch.float32)
         return x + amount * pattern.to(x)
     if options.kind == "contrast":
         mean = x.flatten(1).mean(1).view(-1, *[1] * (x.ndim - 1))
@@ -82,6 +82,6 @@ def _rotate(x: Tensor, angle: float) -> Tensor:
     height, width = x.shape[2:]
     sine, cosine = math.sin(angle), math.cos(angle)
     # Coordinates run from -1 to 1 along both sides, so a rotation must account for the aspect ratio.
-    turn = torch.tensor([[cosine, -sine * height / width, 0], [sine * width / height, cosine, 0]]).to(x)
-    grid = affine_grid(turn.expand(len(x), 2, 3), list(x.shape), align_corners=False)
+    rotation = torch.tensor([[cosine, -sine * height / width, 0], [sine * width / height, cosine, 0]]).to(x)
+    grid = affine_grid(rotation.expand(len(x), 2, 3), list(x.shape), align_corners=False)
     return grid_sample(x, grid, align_corners=False)
