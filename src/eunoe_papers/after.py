@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eunoe.data.statistics import per_client
 from eunoe.metrics.forgetting import per_class_accuracy, reweighted_accuracy
 from eunoe.simulation.run import Run
 
@@ -36,8 +35,8 @@ def measure_personal_gain(run: Run) -> dict[str, float]:
 
 def count_classes(run: Run) -> dict[str, float]:
     """Count the classes that a client has on average."""
-    clients = per_client(run.simulation.federation.all_counts())
-    return {"classes_per_client": float(clients.classes.mean())}
+    counts = run.simulation.federation.all_counts()
+    return {"classes_per_client": float((counts > 0).sum(1).mean())}
 
 
 AFTER: dict[str, Callable[[Run], dict[str, float]]] = {

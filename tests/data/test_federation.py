@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin import digits
-from eunoe.data.federation import Federation, find_positions, find_writers
+from eunoe.data.federation import Federation, find_writers
 from eunoe.data.partitions.by_class import Dirichlet
 from eunoe.data.partitions.without_labels import Iid, Natural
 from eunoe.data.samples import DataSet, Samples
@@ -307,7 +307,3 @@ def test_each_client_is_the_writer_of_its_samples():
 )
 def test_otherwise_nobody_is_a_writer(writers, offsets):
     assert find_writers(np.array(writers, np.int64), np.array(offsets)) is None
-
-
-def test_positions_of_values_among_others():
-    assert find_positions(np.array([5, 7, 4, 9]), np.array([7, 3, 5])).tolist() == [2, 0, -1, -1]

@@ -3,61 +3,47 @@
 import numpy as np
 import pytest
 
-from eunoe.data.statistics import (
-    alike,
-    distance_by_chance,
-    label_counts,
-    partition_numbers,
-    per_client,
-    summarize,
-)
+from eunoe.data import Federation
+from eunoe.data.statistics import alike, distance_by_chance, label_counts, summarize
 
 # Client 0 has classes 0, 0; client 1 has 0, 1, 2, 2; client 2 has nothing; client 3 has 2, 1.
-LABELS = np.array([0, 1, 2, 0, 2, 0, 2, 1, 1])
-ORDER = np.array([0, 3, 5, 1, 2, 4, 6, 7])
-OFFSETS = np.array([0, 2, 6, 6, 8])
+COUNTS = np.array([[2, 0, 0], [1, 1, 2], [0, 0, 0], [0, 1, 1]])
 
 
 def test_label_counts() -> None:
-    assert label_counts(LABELS, ORDER, OFFSETS, 3).tolist() == [[2, 0, 0], [1, 1, 2], [0, 0, 0], [0, 1, 1]]
-    assert label_counts(LABELS, ORDER, OFFSETS[1:4], 3).tolist() == [[1, 1, 2], [0, 0, 0]]
-    assert label_counts(LABELS, ORDER, OFFSETS[4:], 3).tolist() == []
+    y, ids = np.array([0, 1, 2, 0, 2, 0, 2, 1]), np.array([7, 8, 8, 7, 8, 8, 9, 9])
+    federation = Federation.from_arrays(y[:, None] * 1.0, y, y[:, None] * 1.0, y, client_ids=ids)
+    assert label_counts(federation).tolist() == COUNTS[[0, 1, 3]].tolist()
 
 
 def test_numbers_by_hand() -> None:
-    # All together: 3, 2, 3 of 8.
-    clients = per_client(label_counts(LABELS, ORDER, OFFSETS, 3))
-    assert clients.classes.tolist() == [1, 3, 0, 2]
-    assert clients.entropy == pytest.approx([0, 1.5, np.nan, 1], nan_ok=True)
-    # |1 - 3/8| + 2/8 + 3/8 = 10/8; 1/8 + 0 + 1/8 = 2/8; 3/8 + 2/8 + 1/8 = 6/8; halved.
-    assert clients.distance == pytest.approx([5 / 8, 1 / 8, np.nan, 3 / 8], nan_ok=True)
-    numbers = summarize(clients)
+    numbers = summarize(COUNTS)
     assert (numbers.clients, numbers.samples) == (3, 8)
     assert (numbers.size_min, numbers.size_max) == (2, 4)
     assert numbers.size_mean == pytest.approx(8 / 3)
     assert (numbers.classes_min, numbers.classes_mean, numbers.classes_max) == (1, 2, 3)
+    # 0, 1.5 and 1 bits.
     assert numbers.entropy_mean == pytest.approx(2.5 / 3)
-    assert numbers.distance_mean == pytest.approx(3 / 8)
+    # All together: 3, 2, 3 of 8.
+    # |1 - 3/8| + 2/8 + 3/8 = 10/8; 1/8 + 0 + 1/8 = 2/8; 3/8 + 2/8 + 1/8 = 6/8; halved.
+    assert numbers.distance_mean == pytest.approx((5 / 8 + 1 / 8 + 3 / 8) / 3)
     assert numbers.single_class_share == pytest.approx(1 / 3)
 
 
 def test_sizes_are_of_samples_where_they_have_several_labels() -> None:
-    labels = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]], np.float32)
-    numbers = partition_numbers(labels, np.array([2, 0, 1]), np.array([0, 2, 3]), 3)
-    assert (numbers.samples, numbers.size_min, numbers.size_max, numbers.classes_mean) == (3, 1, 2, 2)
-    single = partition_numbers(LABELS, ORDER, OFFSETS, 3)
-    assert single == summarize(per_client(label_counts(LABELS, ORDER, OFFSETS, 3)))
+    numbers = summarize(np.array([[1, 1, 0], [1, 2, 1]]), np.array([1, 2]))
+    assert (numbers.samples, numbers.size_min, numbers.size_max, numbers.classes_mean) == (3, 1, 2, 2.5)
 
 
 def test_even_mixes_have_the_largest_entropy_and_no_distance() -> None:
-    numbers = summarize(per_client(np.full((5, 8), 3)))
+    numbers = summarize(np.full((5, 8), 3))
     assert (numbers.entropy_mean, numbers.distance_mean, numbers.single_class_share) == (3, 0, 0)
 
 
 def test_what_chance_makes_of_one_mix_is_known_and_counts_as_alike() -> None:
     rng = np.random.default_rng(0)
     small = rng.multinomial(14, np.full(10, 0.1), size=400)
-    distance = summarize(per_client(small)).distance_mean
+    distance = summarize(small).distance_mean
     # Ten times sqrt(2 * 0.1 * 0.9 / (pi * 14)), halved.
     assert distance_by_chance(np.full((3, 10), 14)) == pytest.approx(5 * (0.18 / (np.pi * 140)) ** 0.5)
     assert distance == pytest.approx(distance_by_chance(small), rel=0.1)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from eunoe.analysis.tables import Table
-from eunoe.data.statistics import per_client, summarize
+from eunoe.data.statistics import summarize
 from eunoe.report.figures.partition import partition_chart
 from eunoe.report.partition_report import number_lines, write_partition_report
 
@@ -14,7 +14,7 @@ COUNTS = np.array([[3, 0, 1, 0], [0, 5, 5, 0], [2, 0, 0, 0]])
 
 
 def test_numbers_in_words() -> None:
-    assert number_lines(summarize(per_client(COUNTS)), 4) == {
+    assert number_lines(summarize(COUNTS), 4) == {
         "clients": "3",
         "samples": "16",
         "samples per client": "5.3 (2 to 10)",
@@ -24,11 +24,11 @@ def test_numbers_in_words() -> None:
         "distance to overall mix": "0.48",
         "single-class clients": "33%",
     }
-    assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples per client"] == "4 each"
+    assert number_lines(summarize(COUNTS[:1]), 4)["samples per client"] == "4 each"
 
 
 def test_the_report_has_the_numbers_and_the_figure_and_escapes_names(tmp_path: Path) -> None:
-    lines = number_lines(summarize(per_client(COUNTS)), 4)
+    lines = number_lines(summarize(COUNTS), 4)
     table = Table(["", "<a>"], [[name, text] for name, text in lines.items()])
     chart = partition_chart({"<a>": COUNTS}, [0, 1, 2])
     html = write_partition_report(tmp_path / "p.html", "A & B", "none", table, chart).read_text()

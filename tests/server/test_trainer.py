@@ -16,7 +16,7 @@ from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.without_labels import Iid
 from eunoe.data.samples import DataSet
-from eunoe.data.transforms import client_shift
+from eunoe.data.transforms import shift_inputs
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
 from eunoe.server.trainer import ServerTrainer, SoftTargets, Stopping, public_trainer
@@ -205,7 +205,7 @@ def test_everything_is_what_clients_train_on_and_the_public_set_each_seen_its_ow
     seen = trainer_of(on=replace(on, shift=shift)).everything().inputs(some)
     assert torch.equal(seen[0], pool.inputs(some)[0])
     for place, client in ((1, 0), (2, 1)):
-        expected = client_shift(shift, 0, client).apply(pool.inputs(some)[place : place + 1])[0]
+        expected = shift_inputs(pool.inputs(some)[place : place + 1], shift, 0, client)[0]
         assert torch.equal(seen[place], expected)
 
 

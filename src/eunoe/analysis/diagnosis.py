@@ -71,7 +71,7 @@ def diagnose(run: RunRecords, check: Callable[[Config], object] = lambda config:
         return True
 
     summary, counts = summarize(run), _label_counts(run)
-    clients = None if counts is None else statistics.summarize(statistics.per_client(counts))
+    clients = None if counts is None else statistics.summarize(counts)
     facts = [*summary.sentences(), *_setting(run, clients)]
     kind, words, candidates = _apply_rules(run, summary, clients)
     remedies = [remedy for remedy in candidates if remedy and remedy.is_new_to(run.config)]

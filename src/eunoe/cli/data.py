@@ -63,7 +63,7 @@ def show(
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.core.rng import generator
-    from eunoe.data.statistics import label_counts, partition_numbers, size_numbers
+    from eunoe.data.statistics import label_counts, size_numbers, summarize
     from eunoe.errors import InputError
     from eunoe.report.figures.partition import partition_chart
     from eunoe.report.partition_report import number_lines, size_lines, write_partition_report
@@ -74,20 +74,18 @@ def show(
     for panel, varied in _variants(values, over).items():
         settings = make_config(varied)
         federation = build_federation(settings)
-        labels, classes = federation.data.train.y.numpy(), federation.classes
-        order, offsets = federation.order, federation.offsets
+        sizes = np.diff(federation.offsets)
         notes = notes or _notes(federation)
         if federation.task.name == "regression":
-            lines[panel] = size_lines(**size_numbers(np.diff(offsets)))
+            lines[panel] = size_lines(**size_numbers(sizes))
             continue
-        numbers = partition_numbers(labels, order, offsets, classes)
-        lines[panel] = number_lines(numbers, classes, type(federation.task))
+        counts = label_counts(federation)
+        lines[panel] = number_lines(summarize(counts, sizes), federation.classes, type(federation.task))
         chance = generator(settings.seed, "clients in the partition figure")
         drawn = drawn or sorted(chance.permutation(len(federation))[:clients].tolist())
         if not 0 <= min(drawn) <= max(drawn) < len(federation):
             raise InputError(f"{panel}: clients are numbered from 0 to {len(federation) - 1:,}, not {drawn}")
-        counts = [label_counts(labels, order, offsets[k : k + 2], classes) for k in drawn]
-        panels[panel] = np.concatenate(counts)
+        panels[panel] = counts[drawn]
         class_names = federation.data.class_names
     title = f"{settings.data.name}, partitioned by {settings.partition.name}"
     names = next(iter(lines.values()))

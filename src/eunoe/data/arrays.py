@@ -145,18 +145,16 @@ def _check_writers(
 ) -> tuple[Tensor | None, Tensor | None, tuple[str, ...] | None]:
     """Return the writers of both parts as numbers, and their names if they are strings."""
     parts = (("train", train, n_train), ("test", test, n_test))
-    writers = {
+    ids = {
         part: checks.check_ids(ids, f"{name}: writer_{part}", n) for part, ids, n in parts if ids is not None
     }
-    ids, names = list(writers.values()), None
-    if len({part.dtype.kind in "iu" for part in ids}) > 1:
+    are_numbers, names = {array.dtype.kind in "iu" for array in ids.values()}, None
+    if len(are_numbers) > 1:
         raise InputError(f"{name}: writer_train and writer_test must both be integers or both be strings")
-    if ids and ids[0].dtype.kind not in "iu":
-        names = tuple(str(writer) for writer in np.unique(np.concatenate(ids)))
-        ids = number_ids(*ids)
-    tensors = dict(
-        zip(writers, (checks.as_tensor(part.astype(np.int64, copy=False)) for part in ids), strict=True)
-    )
+    if are_numbers == {False}:
+        names = tuple(str(writer) for writer in np.unique(np.concatenate(list(ids.values()))))
+        ids = dict(zip(ids, number_ids(*ids.values()), strict=True))
+    tensors = {part: checks.as_tensor(array.astype(np.int64, copy=False)) for part, array in ids.items()}
     return tensors.get("train"), tensors.get("test"), names
 
 

@@ -29,7 +29,7 @@ from eunoe.data.preprocess import InputForm, Preprocess, input_form
 from eunoe.data.samples import DataSet, Samples
 from eunoe.data.split import choose_public_set, draw_test_rows, split_clients
 from eunoe.data.streams.base import Changes
-from eunoe.data.transforms import client_shift
+from eunoe.data.transforms import shift_inputs
 from eunoe.errors import InputError
 
 # The parts of a client's samples in the order of its rows, and the sets of samples that rows can refer to.
@@ -237,7 +237,8 @@ class Federation:
         test = self.data.writers_test
         if test is None or self._writers is None or self.shift is not None:
             return None
-        return find_positions(test.numpy(), self._writers)
+        clients = {writer: client for client, writer in enumerate(self._writers.tolist())}
+        return np.array([clients.get(writer, -1) for writer in test.tolist()], np.int64)
 
     @property
     def client_names(self) -> list[str] | None:
@@ -276,7 +277,7 @@ class Federation:
         """Apply the feature shift of a client, if there is one."""
         if self.shift is None or not isinstance(x, Tensor):
             return x
-        return client_shift(self.shift, self.shift_seed, client).apply(x)
+        return shift_inputs(x, self.shift, self.shift_seed, client)
 
     def checksum(self) -> str:
         """Return a hash of the rows of all clients."""
@@ -338,10 +339,3 @@ def find_writers(writers: Integers, offsets: Integers) -> Integers | None:
     pairs = np.unique(np.stack([owners, writers]), axis=1)
     one_to_one = len(pairs[0]) == clients and len(np.unique(pairs[1])) == clients
     return pairs[1] if one_to_one and clients else None
-
-
-def find_positions(values: Integers, among: Integers) -> Integers:
-    """Return the position of each value in an array of distinct values, -1 if it is not there."""
-    order = np.argsort(among)
-    at = order[np.minimum(np.searchsorted(among, values, sorter=order), len(among) - 1)]
-    return np.where(among[at] == values, at, -1)

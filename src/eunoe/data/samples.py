@@ -92,9 +92,9 @@ class DataSet:
         """Return the data without test samples of training writers other than these."""
         if self.writers_test is None or self.writers_train is None:
             return self
-        known = torch.isin(self.writers_test, torch.from_numpy(np.unique(writers)))
+        wanted = torch.isin(self.writers_test, torch.from_numpy(np.unique(writers)))
         # Writers that occur only in the test part stay.
-        used = known | ~torch.isin(self.writers_test, self.writers_train)
+        used = wanted | ~torch.isin(self.writers_test, self.writers_train)
         if bool(used.all()):
             return self
         test = Samples(self.test.x[used], self.test.y[used])

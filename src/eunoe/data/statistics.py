@@ -1,28 +1,17 @@
 """Statistics of a partition, from the label counts [clients, classes]."""
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from eunoe.core.tasks import CLASSIFICATION, MULTILABEL
-from eunoe.data.checks import Array, Integers
+from eunoe.data.checks import Integers
+from eunoe.data.federation import Federation
 
-Floats = NDArray[np.float64]
 # Clients count as alike below this mean distance from the overall mix, or below this multiple of the distance
 # expected by chance.
 ALIKE, CHANCE = 0.2, 1.25
-
-
-class PerClient(NamedTuple):
-    """Statistics of each client's label counts."""
-
-    sizes: Integers
-    classes: Integers
-    entropy: Floats
-    distance: Floats
 
 
 @dataclass(frozen=True)
@@ -45,31 +34,16 @@ class PartitionNumbers:
     single_class_share: float
 
 
-def label_counts(labels: Array, order: Integers, offsets: Integers, classes: int) -> Integers:
-    """Return the label counts [clients, classes] of clients with these offsets, all or some in a row."""
-    clients = len(offsets) - 1
-    owners = torch.from_numpy(np.repeat(np.arange(clients), np.diff(offsets)))
-    own = torch.from_numpy(labels[order[offsets[0] : offsets[-1]]])
-    task = MULTILABEL if labels.ndim > 1 else CLASSIFICATION
-    return task.counts(own, owners, clients, classes).numpy()
-
-
-def per_client(counts: Integers) -> PerClient:
-    """Return size, classes, entropy (bits) and distance from the overall mix of each client [clients].
-
-    Clients without samples have NaN as entropy and distance.
-    """
-    whole, sizes = counts.sum(0), counts.sum(1)
-    with np.errstate(invalid="ignore"):
-        shares = counts / sizes[:, None]
-    bits = np.log2(shares, out=np.zeros_like(shares), where=counts > 0)
-    distance = np.abs(shares - whole / max(1, whole.sum())).sum(1) / 2
-    return PerClient(sizes, (counts > 0).sum(1), np.abs((shares * bits).sum(1)), distance)
+def label_counts(federation: Federation) -> Integers:
+    """Return the label counts [clients, classes] of all samples of each client."""
+    owners = torch.from_numpy(np.repeat(np.arange(len(federation)), np.diff(federation.offsets)))
+    labels = federation.data.train.y[torch.from_numpy(federation.order)]
+    return federation.task.counts(labels, owners, len(federation), federation.classes).numpy()
 
 
 def alike(counts: Integers) -> bool:
     """Return whether the clients' class mixes differ little, or not much more than by chance."""
-    distance = summarize(per_client(counts)).distance_mean
+    distance = summarize(counts).distance_mean
     return distance < max(ALIKE, CHANCE * distance_by_chance(counts))
 
 
@@ -83,28 +57,28 @@ def distance_by_chance(counts: Integers) -> float:
     return float(np.mean(off / np.sqrt(sizes[sizes > 0])))
 
 
-def summarize(clients: PerClient) -> PartitionNumbers:
-    """Compute means and extremes over the clients that have samples."""
-    sizes, classes, entropy, distance = (values[clients.sizes > 0] for values in clients)
+def summarize(counts: Integers, sizes: Integers | None = None) -> PartitionNumbers:
+    """Compute means and extremes over the clients that have samples, from label counts [clients, classes].
+
+    Multilabel samples have any number of labels, so their `sizes` do not follow from the counts.
+    """
+    sizes = counts.sum(1) if sizes is None else sizes
+    counts = counts[counts.sum(1) > 0]
+    classes, shares = (counts > 0).sum(1), counts / counts.sum(1, keepdims=True)
+    bits = np.log2(shares, out=np.zeros_like(shares), where=counts > 0)
+    distance = np.abs(shares - counts.sum(0) / counts.sum()).sum(1) / 2
     return PartitionNumbers(
-        **size_numbers(sizes),
+        **size_numbers(sizes[sizes > 0]),
         classes_mean=float(classes.mean()),
         classes_min=int(classes.min()),
         classes_max=int(classes.max()),
-        entropy_mean=float(entropy.mean()),
+        entropy_mean=float(np.abs((shares * bits).sum(1)).mean()),
         distance_mean=float(distance.mean()),
         single_class_share=float((classes == 1).mean()),
     )
 
 
-def partition_numbers(labels: Array, order: Integers, offsets: Integers, classes: int) -> PartitionNumbers:
-    """Return the statistics of a partition."""
-    numbers = summarize(per_client(label_counts(labels, order, offsets, classes)))
-    # A multilabel sample counts once, not once for each of its labels.
-    return replace(numbers, **size_numbers(np.diff(offsets))) if labels.ndim > 1 else numbers
-
-
-def size_numbers(sizes: Array) -> dict[str, Any]:
+def size_numbers(sizes: Integers) -> dict[str, Any]:
     """Return the part of `PartitionNumbers` that depends only on the clients' sizes."""
     return {
         "clients": len(sizes),

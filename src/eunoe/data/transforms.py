@@ -5,7 +5,6 @@ for all of a client's samples, in training and testing, and combines with any pa
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,31 +60,19 @@ def _cut_out(x: Tensor, side: int, generator: torch.Generator) -> Tensor:
     return x.masked_fill(square.to(x.device), 0)
 
 
-class Shift(NamedTuple):
-    """One client's shift: its kind and amount, and the seed of its noise pattern."""
-
-    kind: str
-    amount: float
-    pattern: int = 0
-
-    def apply(self, x: Tensor) -> Tensor:
-        """Apply the shift to inputs [B, ...] of a floating type."""
-        if self.kind == "noise":
-            drawn = torch.Generator().manual_seed(self.pattern)
-            pattern = torch.randn(x.shape[1:], generator=drawn, dtype=torch.float32)
-            return x + self.amount * pattern.to(x)
-        if self.kind == "contrast":
-            mean = x.flatten(1).mean(1).view(-1, *[1] * (x.ndim - 1))
-            return mean + math.exp(self.amount) * (x - mean)
-        return _rotate(x, math.radians(self.amount))
-
-
-def client_shift(options: FeatureShift, seed: int, client: int) -> Shift:
-    """Return the shift of this client."""
+def shift_inputs(x: Tensor, options: FeatureShift, seed: int, client: int) -> Tensor:
+    """Apply this client's shift to inputs [B, ...] of a floating type."""
     purpose = f"feature shift {options.kind}"
     low = 0.0 if options.kind == "noise" else -options.strength
-    amount = rng.generator(seed, purpose, client=client).uniform(low, options.strength)
-    return Shift(options.kind, float(amount), rng.torch_seed(seed, purpose + " pattern", client=client))
+    amount = float(rng.generator(seed, purpose, client=client).uniform(low, options.strength))
+    if options.kind == "noise":
+        noise = rng.torch_generator(seed, f"{purpose} pattern", client=client)
+        pattern = torch.randn(x.shape[1:], generator=noise, dtype=torch.float32)
+        return x + amount * pattern.to(x)
+    if options.kind == "contrast":
+        mean = x.flatten(1).mean(1).view(-1, *[1] * (x.ndim - 1))
+        return mean + math.exp(amount) * (x - mean)
+    return _rotate(x, math.radians(amount))
 
 
 def _rotate(x: Tensor, angle: float) -> Tensor:
@@ -95,6 +82,6 @@ def _rotate(x: Tensor, angle: float) -> Tensor:
     height, width = x.shape[2:]
     sine, cosine = math.sin(angle), math.cos(angle)
     # Coordinates run from -1 to 1 along both sides, so a rotation must account for the aspect ratio.
-    turn = torch.tensor([[cosine, -sine * height / width, 0], [sine * width / height, cosine, 0]]).to(x)
-    grid = affine_grid(turn.expand(len(x), 2, 3), list(x.shape), align_corners=False)
+    rotation = torch.tensor([[cosine, -sine * height / width, 0], [sine * width / height, cosine, 0]]).to(x)
+    grid = affine_grid(rotation.expand(len(x), 2, 3), list(x.shape), align_corners=False)
     return grid_sample(x, grid, align_corners=False)

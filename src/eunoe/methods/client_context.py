@@ -121,7 +121,7 @@ class ClientContext:
         """Return the gradient of a mean loss at the current parameters, with weight decay (a copy)."""
         self.backwards += batch.y.shape[0]
         if self.training.precision == "fp16":
-            return self.decayed(self._unscaled(lambda scale: self._backward(loss, scale)))
+            return self.decayed(self._unscale(lambda scale: self._backward(loss, scale)))
         # The model's own is overwritten by the next one, which may be of the same step.
         return self.decayed(self._backward(loss).clone())
 
@@ -136,7 +136,7 @@ class ClientContext:
         self.last_loss = losses.detach()
         return self.model.gradient
 
-    def _unscaled(self, scaled: Callable[[float], Tensor]) -> Tensor:
+    def _unscale(self, scaled: Callable[[float], Tensor]) -> Tensor:
         """Return a gradient in fp16, of a loss scaled up; halve the scale while the gradient overflows."""
         before = self.model.float_buffers.clone(), self.model.int_buffers.clone(), self.forwards
         while True:
@@ -159,7 +159,7 @@ class ClientContext:
             self.last_loss = value.detach()
             return torch.autograd.grad(value, point, torch.full_like(value, scale))[0]
 
-        return self._unscaled(scaled) if self.training.precision == "fp16" else scaled(1.0)
+        return self._unscale(scaled) if self.training.precision == "fp16" else scaled(1.0)
 
     def decayed(self, gradient: Tensor) -> Tensor:
         """Add weight decay at the current parameters to a gradient, unless adamw applies its own."""

@@ -89,13 +89,13 @@ class FedCurv(Method):
     def begin(self, client: ClientContext) -> None:
         state, shared = client.state, client.shared
         if self.memory == "all":
-            held = self._faded(client, client.context.round - 1)
+            share = self._decay_since(client, client.context.round - 1)
         else:
-            held = float(state["round"] == shared["round"])
-        others = shared["u"] - state["fisher"] * held
+            share = float(state["round"] == shared["round"])
+        others = shared["u"] - state["fisher"] * share
         # Where no other client contributes, rounding may leave a residue of either sign.
         client.cache["pull"] = 2 * self.weight * others.clamp(min=0)
-        client.cache["target"] = 2 * self.weight * (shared["v"] - state["weighted"] * held) * (others > 0)
+        client.cache["target"] = 2 * self.weight * (shared["v"] - state["weighted"] * share) * (others > 0)
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         return torch.addcmul(gradient, client.cache["pull"], client.weights).sub_(client.cache["target"])
@@ -105,8 +105,8 @@ class FedCurv(Method):
         new = {"fisher": fisher, "weighted": fisher * client.weights}
         uploads = new
         if self.memory == "all":
-            faded = self._faded(client, client.context.round)
-            uploads = {name: new[name] - faded * client.state[name] for name in new}
+            decay = self._decay_since(client, client.context.round)
+            uploads = {name: new[name] - decay * client.state[name] for name in new}
         round = torch.full((1,), float(client.context.round), dtype=client.weights.dtype)
         return Finished(uploads, {**new, "round": round})
 
@@ -122,7 +122,7 @@ class FedCurv(Method):
         warning = f"fedcurv: lr * weight * max(u) = {stiffness[1]:.3g} may overshoot: lower method.weight"
         return replace(update, warnings=(warning,))
 
-    def _faded(self, client: ClientContext, round: int) -> float:
+    def _decay_since(self, client: ClientContext, round: int) -> float:
         """Return the decay of the client's last upload up to a round."""
         return float(self.decay ** (round - int(client.state["round"])))
 

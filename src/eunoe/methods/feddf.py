@@ -77,10 +77,10 @@ class FedDF(Method):
         targets = self.targets(trainer, teachers, pool)
         judge = trainer.accuracy(validation)
         if not trainer.federation.public_labeled:
-            seen = self.targets(trainer, teachers, validation)
+            soft_labels = self.targets(trainer, teachers, validation)
 
             def judge(logits: Tensor) -> float:
-                return -float(seen.divergence(logits).double().mean())
+                return -float(soft_labels.divergence(logits).double().mean())
 
         size, patience = self.batch_size, math.ceil(self.patience / self.every)
         trained = trainer.train(
@@ -102,9 +102,9 @@ class FedDF(Method):
             return models
         validation = trainer.public("validation")
         accuracy, least = trainer.accuracy(validation), self.least_accuracy / context.data.classes
-        good = [model for model in models if accuracy(trainer.outputs(model, validation)) >= least]
+        accurate = [model for model in models if accuracy(trainer.outputs(model, validation)) >= least]
         # If none is good enough, all of them teach.
-        return good or models
+        return accurate or models
 
     def targets(self, trainer: ServerTrainer, teachers: list[Weights], pool: Pool) -> SoftTargets:
         """Return the ensemble's soft targets for each public sample."""

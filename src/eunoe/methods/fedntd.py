@@ -47,5 +47,5 @@ class FedNTD(Method):
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:
         logits = client.forward(batch.x)
-        kept = not_true_divergence(client.frozen("received", batch), logits, batch.y, self.tau)
-        return client.criterion(logits, batch.y) + self.beta * self.tau**2 * kept
+        distillation = not_true_divergence(client.frozen("received", batch), logits, batch.y, self.tau)
+        return client.criterion(logits, batch.y) + self.beta * self.tau**2 * distillation

@@ -80,16 +80,16 @@ class FedProj(Method):
         # Other samples of the memory in each step.
         rows = (batch.index + client.steps_taken * client.size) % len(inputs)
 
-        def forgotten(at: Tensor) -> Tensor:
+        def memory_loss(at: Tensor) -> Tensor:
             return divergence(logits[rows], client.forward(inputs[rows], at), self.temperature)
 
         gradient = client.gradient(lambda: self.loss(client, batch), batch)
         loss = client.last_loss
         with client.model.evaluating():
-            kept = client.gradient_at(client.weights, forgotten, batch)
+            memory = client.gradient_at(client.weights, memory_loss, batch)
         client.last_loss = loss
-        against = (gradient * kept).sum().clamp(max=0.0) / (kept.square().sum() + 1e-30)
-        client.descend(gradient - against * kept)
+        conflict = (gradient * memory).sum().clamp(max=0.0) / (memory.square().sum() + 1e-30)
+        client.descend(gradient - conflict * memory)
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         average = super().aggregate(server, aggregate, context)

@@ -66,18 +66,18 @@ class FedReg(Method):
         return super().check(context)
 
     def begin(self, client: ClientContext) -> None:
-        kept: dict[str, list[Tensor]] = {"pseudo": [], "target": [], "perturbed": []}
-        slight = self.ps_eta / 100 if self.pt_eta is None else self.pt_eta
+        generated: dict[str, list[Tensor]] = {"pseudo": [], "target": [], "perturbed": []}
+        pt_eta = self.ps_eta / 100 if self.pt_eta is None else self.pt_eta
         with client.model.evaluating():
             for rows in torch.split(torch.arange(client.size), 500):
                 x, y = client.data(rows)
                 if self.pseudo:
-                    kept["pseudo"].append(self._ascend(client, x, y, self.ps_eta))
+                    generated["pseudo"].append(self._ascend(client, x, y, self.ps_eta))
                     with torch.no_grad():
-                        kept["target"].append(torch.softmax(client.forward(kept["pseudo"][-1]), 1))
+                        generated["target"].append(torch.softmax(client.forward(generated["pseudo"][-1]), 1))
                 if self.perturbed:
-                    kept["perturbed"].append(self._ascend(client, x, y, slight))
-        client.rows.update({name: torch.cat(values) for name, values in kept.items() if values})
+                    generated["perturbed"].append(self._ascend(client, x, y, pt_eta))
+        client.rows.update({name: torch.cat(values) for name, values in generated.items() if values})
 
     def step(self, client: ClientContext, batch: Batch) -> None:
         start, rows = client.start.parameters, client.rows
@@ -85,7 +85,7 @@ class FedReg(Method):
         gradient = client.gradient_at(mixed, client.loss_at(batch.x, batch.y), batch)
         loss = client.last_loss
         client.descend(client.decayed(gradient))
-        felt = torch.lerp(start, client.weights, self.beta)
+        point = torch.lerp(start, client.weights, self.beta)
         with client.model.evaluating():
             if self.pseudo:
                 x, target = rows["pseudo"][batch.index], rows["target"][batch.index]
@@ -93,10 +93,10 @@ class FedReg(Method):
                 def distance(at: Tensor) -> Tensor:
                     return -(target * client.forward(x, at).log_softmax(1)).sum(1)
 
-                self._project(client, client.gradient_at(felt, distance, batch))
+                self._project(client, client.gradient_at(point, distance, batch))
             if self.perturbed:
-                near = rows["perturbed"][batch.index]
-                self._project(client, client.gradient_at(felt, client.loss_at(near, batch.y), batch))
+                perturbed = rows["perturbed"][batch.index]
+                self._project(client, client.gradient_at(point, client.loss_at(perturbed, batch.y), batch))
         client.last_loss = loss
 
     def _project(self, client: ClientContext, gradient: Tensor) -> None:

@@ -44,16 +44,18 @@ class FedVLS(Method):
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:
         logits = client.forward(batch.x)
-        kept = vacant_divergence(client.frozen("received", batch), logits, client.counts == 0)
+        distilled = vacant_divergence(client.frozen("received", batch), logits, client.counts == 0)
         suppressed = non_label_logits(logits, batch.y, client.counts, batch.mask)
-        return client.criterion(logits, batch.y) + self.distillation * kept + self.suppression * suppressed
+        return (
+            client.criterion(logits, batch.y) + self.distillation * distilled + self.suppression * suppressed
+        )
 
 
 def vacant_divergence(teacher: Tensor, student: Tensor, vacant: Tensor) -> Tensor:
-    """Return the KL divergence over the vacant classes, renormalized over these; 0 if there are none."""
-    some = vacant.any()
+    """Return the KL divergence over the vacant classes, renormalized; 0 without vacant classes."""
+    any_vacant = vacant.any()
     # Without vacant classes none is removed, since the softmax of nothing is not a number.
-    return torch.where(some, divergence_without(teacher, student, ~vacant & some), 0.0)
+    return torch.where(any_vacant, divergence_without(teacher, student, ~vacant & any_vacant), 0.0)
 
 
 def non_label_logits(logits: Tensor, labels: Tensor, counts: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -89,18 +89,18 @@ class GradMA(Method):
     def _remember(self, server: Vectors, aggregate: Aggregate) -> None:
         """Add a round to the memory of the server."""
         rows = zip(*(server[name].tolist() for name in ("clients", "times")), server["memory"], strict=True)
-        kept = {client: (times, self.beta2 * row) for client, times, row in rows}
+        memory = {client: (times, self.beta2 * row) for client, times, row in rows}
         start = aggregate.start.parameters.double()
         for client, model in zip(aggregate.clients, aggregate.models, strict=True):
-            times, row = kept.get(client, (0, torch.zeros_like(start)))
-            kept[client] = times + 1, row + start - model.parameters.double()
+            times, row = memory.get(client, (0, torch.zeros_like(start)))
+            memory[client] = times + 1, row + start - model.parameters.double()
         present = set(aggregate.clients)
-        absent = sorted((times, client) for client, (times, _) in kept.items() if client not in present)
-        for _, client in absent[: max(0, len(kept) - self.memory)]:
-            del kept[client]
-        server["memory"] = torch.stack([row for _, row in kept.values()])
-        server["clients"] = torch.tensor(list(kept))
-        server["times"] = torch.tensor([times for times, _ in kept.values()])
+        absent = sorted((times, client) for client, (times, _) in memory.items() if client not in present)
+        for _, client in absent[: max(0, len(memory) - self.memory)]:
+            del memory[client]
+        server["memory"] = torch.stack([row for _, row in memory.values()])
+        server["clients"] = torch.tensor(list(memory))
+        server["times"] = torch.tensor([times for times, _ in memory.values()])
 
 
 def project(vector: Tensor, memory: Tensor) -> Tensor:

@@ -53,9 +53,9 @@ class Labelwise(Method):
 
     def finish(self, client: ClientContext) -> Finished:
         owned = (client.counts > 0).to(client.weights)
-        # A row that is as it was received adds nothing to the sum.
-        kept = torch.where(by_row(client.model, owned) > 0, client.weights, client.start.parameters)
-        client.weights.copy_(kept)
+        # An unchanged row adds nothing to the sum.
+        sent = torch.where(by_row(client.model, owned) > 0, client.weights, client.start.parameters)
+        client.weights.copy_(sent)
         return Finished({"owned": owned})
 
     def pseudo_gradient(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Tensor:

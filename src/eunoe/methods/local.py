@@ -60,9 +60,9 @@ class Local(Method):
         before, best = client.state["score"], last
         if score is not None and client.state["seen"] and tuple(before.tolist()) >= tuple(score.tolist()):
             best, score = _named(client.state, "best "), before
-        kept = {f"best {name}": vector.clone() for name, vector in best.items()}
+        best_vectors = {f"best {name}": vector.clone() for name, vector in best.items()}
         score = torch.zeros_like(before) if score is None else score
-        return Finished(state={**last, **kept, "score": score, "seen": torch.ones(1, dtype=dtype)})
+        return Finished(state={**last, **best_vectors, "score": score, "seen": torch.ones(1, dtype=dtype)})
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         return ServerUpdate(aggregate.start, server)

@@ -12,6 +12,7 @@ from eunoe.core.tasks import EVERY, LABELED, Task, check_task
 from eunoe.errors import InputError
 from eunoe.metrics.base import Evaluation, EvaluationMetric, Need, Snapshot
 from eunoe.metrics.forgetting import spread
+from eunoe.metrics.standard import to_number
 
 # Metrics of which every class with a sample counts.
 _BY_CLASS = ("balanced_accuracy", "macro_f1", "auroc")
@@ -37,9 +38,8 @@ class Score(EvaluationMetric):
         if self.by == "worst_client":
             return None if evaluation.by_owner is None else spread(evaluation.by_owner).worst_tenth
         options = {"min_support": 1} if self.by in _BY_CLASS else {}
-        value = registry.build("metric", self.by or evaluation.task.metric, options).measure(evaluation)
-        value = value["value"] if isinstance(value, Mapping) else value
-        return None if value is None else float(value)
+        metric = registry.build("metric", self.by or evaluation.task.metric, options)
+        return to_number(metric.measure(evaluation))
 
     def improves(self, evaluations: Mapping[str, Evaluation]) -> bool:
         """Return whether a model is better on validation data than all before it."""

@@ -140,11 +140,14 @@ def _build(name: str) -> EvaluationMetric:
 
 def _measure(name: str, evaluation: Evaluation, client: int) -> float | None:
     """Return a metric on the samples of one client; None if it is undefined, as with too few samples."""
-    rows, found = evaluation.owners == client, evaluation.predictions
-    logits = None if found.logits is None else found.logits[rows]
-    own = replace(found, predicted=found.predicted[rows], losses=found.losses[rows], logits=logits)
-    value = _build(name).measure(
-        replace(evaluation, predictions=own, labels=evaluation.labels[rows], owners=None)
-    )
-    value = value["value"] if isinstance(value, Mapping) else value
+    rows, whole = evaluation.owners == client, evaluation.predictions
+    logits = None if whole.logits is None else whole.logits[rows]
+    own = replace(whole, predicted=whole.predicted[rows], losses=whole.losses[rows], logits=logits)
+    labels = evaluation.labels[rows]
+    return to_number(_build(name).measure(replace(evaluation, predictions=own, labels=labels, owners=None)))
+
+
+def to_number(measured: Any) -> float | None:
+    """Return a measured value without its support."""
+    value = measured["value"] if isinstance(measured, Mapping) else measured
     return None if value is None else float(value)

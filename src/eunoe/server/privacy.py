@@ -24,7 +24,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,6 @@ class PrivateAggregate(Aggregate):
     ) -> None:
         super().__init__(start, "uniform", uploads)
         self.privacy, self.participants, self.normal = privacy, participants, normal
-        self._released: Vectors = {}
 
     @property
     def count(self) -> int:
@@ -102,12 +101,12 @@ class PrivateAggregate(Aggregate):
     def sum(self, name: str) -> Tensor:
         if name == "float_buffers":
             return torch.zeros(0, dtype=torch.float64)
-        if not self._released:
-            self._release()
-        return self._released[name]
+        return self._noisy_sums[name]
 
-    def _release(self) -> None:
-        """Draw the noise of the round."""
+    @cached_property
+    def _noisy_sums(self) -> Vectors:
+        """The sums with the noise of the round."""
+        noisy = {}
         sizes = {"change": self.start.parameters.numel()}
         sizes |= {name: upload.size for name, upload in self.uploads.items()}
         for name, size in sizes.items():
@@ -115,7 +114,8 @@ class PrivateAggregate(Aggregate):
             total = self._totals.get(name, torch.zeros(size, dtype=torch.float64))
             if self.privacy.noise:
                 total = total + self.privacy.noise * self.privacy.clip * self.normal(size)
-            self._released[name] = total
+            noisy[name] = total
+        return noisy
 
 
 def clip(vectors: Mapping[str, Tensor], bound: float) -> Vectors:

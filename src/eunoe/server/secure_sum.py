@@ -73,9 +73,8 @@ class FixedPoint:
         most = Fraction(entry.bound) * (self.max_samples if entry.by == "samples" else 1)
         most *= 1 + Fraction(1, 2**50)
         # A number is rounded by up to 1/2 after it was scaled.
-        room, digits = (Fraction(2**63 - 1) / self.most_clients - 1) / most, -1
-        while 2 ** (digits + 1) <= room:
-            digits += 1
+        room = (Fraction(2**63 - 1) / self.most_clients - 1) / most
+        digits = int(room).bit_length() - 1
         if digits < (0 if entry.whole else LEAST_DIGITS):
             raise InputError(
                 f"secure_aggregation: a bound of {entry.bound:g} for {name!r} with {self.most_clients} "

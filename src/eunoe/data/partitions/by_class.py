@@ -113,11 +113,11 @@ class Classes(Partition):
         # The pairs (client, class) by class, clients in order, as the rows are ordered.
         pairs = np.argsort(chosen.ravel(), kind="stable")
         slots = np.bincount(chosen.ravel(), minlength=len(counts))
-        served = np.flatnonzero(slots)
+        assigned = np.flatnonzero(slots)
         rank = ranges(np.zeros_like(slots), slots)
-        least, more = np.divmod(counts[served], slots[served])
-        sizes = np.repeat(least, slots[served]) + (rank < np.repeat(more, slots[served]))
-        used = ranges(starts[served], counts[served])
+        least, more = np.divmod(counts[assigned], slots[assigned])
+        sizes = np.repeat(least, slots[assigned]) + (rank < np.repeat(more, slots[assigned]))
+        used = ranges(starts[assigned], counts[assigned])
         return by_owner(rows[used], np.repeat(pairs // self.classes, sizes), self.clients)
 
     def _count_slots(self, counts: Integers) -> Integers:
@@ -161,12 +161,12 @@ class Shards(Partition):
 
     def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
         rows, starts, counts = rows_by_class(labels, generator)
-        dealt = self.clients * self.shards
-        size = block_size(counts, dealt)
+        needed = self.clients * self.shards
+        size = block_size(counts, needed)
         blocks = counts // size
         # The first row of every block: those of a class stand `size` apart.
         firsts = np.repeat(starts, blocks) + ranges(np.zeros_like(blocks), blocks) * size
-        chosen = generator.permutation(len(firsts))[:dealt]
+        chosen = generator.permutation(len(firsts))[:needed]
         order = rows[(firsts[chosen, None] + np.arange(size)).ravel()]
         return order, np.arange(self.clients + 1) * (self.shards * size)
 

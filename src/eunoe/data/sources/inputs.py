@@ -35,8 +35,8 @@ def read_inputs(inputs: Any, data: DataSet) -> Stored:
 def _match_fields(x: Stored, like: Fields) -> Fields:
     if not isinstance(x, Fields) or set(x.labels) != set(like.labels):
         raise InputError(f"x must have the fields {', '.join(like.labels)}, as the data that were trained on")
-    found, expected = (dict(zip(f.labels, f.values, strict=True)) for f in (x, like))
-    fields = [_match_shape(found[label], expected[label], f"x[{label!r}]") for label in like.labels]
+    actual, expected = (dict(zip(f.labels, f.values, strict=True)) for f in (x, like))
+    fields = [_match_shape(actual[label], expected[label], f"x[{label!r}]") for label in like.labels]
     return Fields(fields, like.names)
 
 

@@ -177,9 +177,9 @@ class _MovingRows(Changes):
         if share == 0:
             return rows
         new_rows = self.order[self.offsets[client] : self.offsets[client + 1]]
-        staying = rows[len(rows) - _round_half_up((1 - share) * len(rows)) :]
-        coming = new_rows[: _round_half_up(share * len(new_rows))]
-        return np.concatenate([staying, coming[~np.isin(coming, staying)]])
+        kept_rows = rows[len(rows) - _round_half_up((1 - share) * len(rows)) :]
+        new_rows = new_rows[: _round_half_up(share * len(new_rows))]
+        return np.concatenate([kept_rows, new_rows[~np.isin(new_rows, kept_rows)]])
 
 
 def _round_half_up(number: float) -> int:
