@@ -20,10 +20,13 @@ from flwr.server import strategy as legacy
 from flwr.server.client_proxy import ClientProxy
 from flwr.serverapp import strategy as message_based
 
+import eunoe
+from eunoe.analysis.remedies import AVERAGING, WSM
 from eunoe.errors import InputError
 from eunoe.flower.measure import average, measure
 from eunoe.metrics.observer import Forgetting
 from eunoe.store.reader import find_folders, read_run
+from tests.cli.command import eunoe as command
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3
@@ -201,6 +204,16 @@ def test_averaging_returns_the_average_and_clients_train_the_newest_model(case):
         assert np.allclose(found, by_hand, rtol=1e-12)
 
 
+def rounds(forgetting):
+    """The numbers of global models, without clients, which the older interface asks in threads."""
+    return [(record["test"], record["forgetting"], record.get("sent")) for record in forgetting.metrics]
+
+
+def steps(forgetting):
+    probes = [probe for probe in forgetting.probes if probe["probe"] == "local_per_class"]
+    return [(probe["start"], sorted(probe["local"]), probe["merged"]) for probe in probes]
+
+
 def test_averaging_and_measuring_have_no_order(case):
     new_strategy, run = case
     plain = measure(new_strategy(), new_model(), TEST)
@@ -212,9 +225,9 @@ def test_averaging_and_measuring_have_no_order(case):
     finals = [run(strategy) for strategy in strategies]
     assert all(np.array_equal(a, b) for a, b in zip(*finals, strict=True))
     first, second = (strategy.forgetting for strategy in strategies)
-    assert first.metrics == second.metrics
+    assert rounds(first) == rounds(second)
     # What a round does to the model that clients train is measured as without averaging.
-    assert first.probes == second.probes == plain.forgetting.probes
+    assert steps(first) == steps(second) == steps(plain.forgetting)
     for averaged, alone in zip(first.metrics, plain.forgetting.metrics, strict=True):
         assert averaged["sent"] == {key: alone[key] for key in averaged["sent"]}
     by_hand, model = Forgetting(TEST, CLASSES), new_model()
@@ -392,7 +405,7 @@ def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
         measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
 
 
-def test_folders_of_measured_runs_in_every_command(tmp_path, monkeypatch, capsys):
+def test_folders_of_measured_runs_in_every_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder, options in (("a/run", {}), ("b/run", {"broken": dict.fromkeys(NODES, 2)})):
         strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=folder)
@@ -404,12 +417,12 @@ def test_folders_of_measured_runs_in_every_command(tmp_path, monkeypatch, capsys
     plain, averaged = eunoe.diagnose("a/run"), eunoe.diagnose("b/run")
     assert [remedy.code for remedy in plain.remedies] == [AVERAGING.code, WSM.code]
     assert [remedy.code for remedy in averaged.remedies] == [WSM.code]
-    assert main(["diagnose", "a/run"]) == 0
-    assert f"  {AVERAGING.code}\n" in capsys.readouterr().out
-    assert "eunoe run" not in repr(plain)
+    assert repr(plain).endswith(said := f"  {WSM.code}: {WSM.reason}"), said
+    printed = command("diagnose", "a/run").out
+    assert f"  {AVERAGING.code}\n" in printed
+    assert "eunoe run" not in printed
     assert eunoe.write_report(["a", "b"], "report.html").exists()
-    assert main(["cure", "a/run"]) == 1
-    assert "a/run was measured in another project" in capsys.readouterr().err
+    assert "whose data are not here" in command("cure", "a/run").error
 
 
 @pytest.mark.parametrize("private", [False, True])

@@ -51,9 +51,12 @@ class Diagnosis:
     kind: str
     sentences: tuple[str, ...]
     remedies: tuple[Remedy, ...]
+    # Whether the run was only measured, so that remedies are lines of code.
+    observed: bool = False
 
     def __repr__(self) -> str:
-        tries = [f"  {' '.join(remedy.settings)}: {remedy.reason}" for remedy in self.remedies]
+        how = [remedy.code if self.observed else " ".join(remedy.settings) for remedy in self.remedies]
+        tries = [f"  {what}: {remedy.reason}" for what, remedy in zip(how, self.remedies, strict=True)]
         return "\n".join([*self.sentences, *(["To try, in this order:", *tries] if tries else [])])
 
 
@@ -70,6 +73,12 @@ def diagnose(run: RunRecords, check: Callable[[Config], object] = lambda config:
             return False
         return True
 
+    if run.observed:
+        given = {key: value for key, value in run.config.items() if value is not None}
+        known = replace(run, config={**make_config(given).model_dump(mode="json"), **given})
+        found = diagnose(known)
+        usable = (remedy for remedy in found.remedies if remedy.code)
+        return replace(found, remedies=tuple(usable), observed=True)
     summary, counts = summarize(run), _label_counts(run)
     clients = None if counts is None else statistics.summarize(statistics.per_client(counts))
     facts = [*summary.sentences(), *_setting(run, clients)]
