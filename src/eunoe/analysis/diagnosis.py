@@ -74,9 +74,8 @@ def diagnose(run: RunRecords, check: Callable[[Config], object] = lambda config:
         return True
 
     if run.observed:
-        given = {key: value for key, value in run.config.items() if value is not None}
-        known = replace(run, config={**make_config(given).model_dump(mode="json"), **given})
-        found = diagnose(known)
+        # The rules read the config.
+        found = diagnose(replace(run, config=run.checked_config.model_dump(mode="json")))
         usable = (remedy for remedy in found.remedies if remedy.code)
         return replace(found, remedies=tuple(usable), observed=True)
     summary, counts = summarize(run), _label_counts(run)

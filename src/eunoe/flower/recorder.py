@@ -46,7 +46,7 @@ class Recorder:
         """Write what is known of the run's settings: its name, and the decay of the average."""
         if self.folder is not None:
             averaging = {} if decay is None else {"averaging": {"decay": decay}}
-            write_text(self.folder / "config.toml", to_toml({"name": self.forgetting.name, **averaging}))
+            write_text(self.folder / "config.toml", to_toml(self.forgetting.config | averaging))
 
     def hide(self, reason: str) -> None:
         """Evaluate only global models from now on."""

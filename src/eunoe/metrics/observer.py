@@ -129,13 +129,20 @@ class Forgetting:
         self._begin_round(replace(end, role="start", round=self._next_round))
 
     @property
+    def config(self) -> dict[str, Any]:
+        """What is known of the run's settings, in the form of a config."""
+        return {"name": self.name, "evaluation": {"last": 1}}
+
+    @property
     def records(self) -> "RunRecords":
         """All measurements, in the form that figures and the report use."""
         if not self.metrics:
             raise InputError("nothing was measured yet: end a round with aggregated(model)")
         from eunoe.store.run_records import RunRecords
 
-        return RunRecords(self.name, self.metrics, self.probes, class_names=self.class_names)
+        return RunRecords(
+            self.name, self.metrics, self.probes, config=self.config, class_names=self.class_names
+        )
 
     def summary(self) -> "Summary":
         """Return the numbers so far as a dict, which prints as sentences."""
