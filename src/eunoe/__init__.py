@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eunoe.metrics.observer import Forgetting as Forgetting
     from eunoe.search.bench import bench as bench
     from eunoe.search.cure import cure as cure
+    from eunoe.server.averaging import ModelAverage as ModelAverage
     from eunoe.simulation.run import Run as Run
     from eunoe.simulation.running import resume as resume
     from eunoe.simulation.running import run as run
@@ -31,6 +32,7 @@ _PUBLIC = {
     "Forgetting": "eunoe.metrics.observer",
     "InputError": "eunoe.errors",
     "Method": "eunoe.methods.base",
+    "ModelAverage": "eunoe.server.averaging",
     "Run": "eunoe.simulation.run",
     "bench": "eunoe.search.bench",
     "client_loss": "eunoe.losses.base",

@@ -10,7 +10,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
-    "flower_project.py": r"(?s)ce: 8 rounds.*Local training loses.*wsm: 8 rounds.*Local training loses",
+    "flower_project.py": r"(?s)FedAvg: .*20 rounds.*numbers of the averaged model.*Local training loses",
     "own_model.py": "Net: accuracy ",
     "ray_cluster.py": "the same bits as on one core: True",
 }

@@ -1,6 +1,7 @@
 """Forgetting measured in Flower's own strategies, through both of Flower's interfaces, without a network."""
 
 import copy
+import functools
 import json
 import logging
 from threading import Lock
@@ -19,10 +20,13 @@ from flwr.server import strategy as legacy
 from flwr.server.client_proxy import ClientProxy
 from flwr.serverapp import strategy as message_based
 
+import eunoe
+from eunoe.analysis.remedies import AVERAGING, WSM
 from eunoe.errors import InputError
-from eunoe.flower.measure import measure
+from eunoe.flower.measure import average, measure
 from eunoe.metrics.observer import Forgetting
 from eunoe.store.reader import find_folders, read_run
+from tests.cli.command import eunoe as command
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3
@@ -170,6 +174,91 @@ def test_training_is_left_as_it_was(case):
     assert all(np.array_equal(a, b) for a, b in zip(plain, watched, strict=True))
 
 
+def noting_models(strategy, models):
+    """Append each model that the strategy aggregates, before anything else gets it."""
+    name, read = (
+        ("aggregate_train", lambda record: record.to_numpy_ndarrays())
+        if hasattr(strategy, "aggregate_train")
+        else ("aggregate_fit", parameters_to_ndarrays)
+    )
+    aggregate = getattr(strategy, name)
+
+    def noted(*args, **kwargs):
+        result = aggregate(*args, **kwargs)
+        models.append(read(result[0]))
+        return result
+
+    setattr(strategy, name, functools.wraps(aggregate)(noted))
+    return strategy
+
+
+def test_averaging_returns_the_average_and_clients_train_the_newest_model(case):
+    new_strategy, run = case
+    plain, below = [], []
+    run(noting_models(new_strategy(), plain))
+    final = run(average(noting_models(new_strategy(), below), decay=0.5))
+    for newest, unaveraged in zip(below, plain, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(newest, unaveraged, strict=True))
+    for found, first, second, third in zip(final, *plain, strict=True):
+        by_hand = (first + 2 * second + 4 * third) / 7 if first.dtype.kind == "f" else third
+        assert np.allclose(found, by_hand, rtol=1e-12)
+
+
+def rounds(forgetting):
+    """The numbers of global models, without clients, which the older interface asks in threads."""
+    return [(record["test"], record["forgetting"], record.get("sent")) for record in forgetting.metrics]
+
+
+def steps(forgetting):
+    probes = [probe for probe in forgetting.probes if probe["probe"] == "local_per_class"]
+    return [(probe["start"], sorted(probe["local"]), probe["merged"]) for probe in probes]
+
+
+def test_averaging_and_measuring_have_no_order(case):
+    new_strategy, run = case
+    plain = measure(new_strategy(), new_model(), TEST)
+    run(plain)
+    strategies = (
+        measure(average(new_strategy(), decay=0.5), new_model(), TEST),
+        average(measure(new_strategy(), new_model(), TEST), decay=0.5),
+    )
+    finals = [run(strategy) for strategy in strategies]
+    assert all(np.array_equal(a, b) for a, b in zip(*finals, strict=True))
+    first, second = (strategy.forgetting for strategy in strategies)
+    assert rounds(first) == rounds(second)
+    # What a round does to the model that clients train is measured as without averaging.
+    assert steps(first) == steps(second) == steps(plain.forgetting)
+    for averaged, alone in zip(first.metrics, plain.forgetting.metrics, strict=True):
+        assert averaged["sent"] == {key: alone[key] for key in averaged["sent"]}
+    by_hand, model = Forgetting(TEST, CLASSES), new_model()
+    model.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, finals[0]), strict=True)))
+    by_hand.start(model)
+    by_hand.hidden(0)
+    by_hand.aggregated(model)
+    assert by_hand.metrics[0]["test"] == first.metrics[-1]["test"] != plain.forgetting.metrics[-1]["test"]
+
+
+def test_a_model_from_elsewhere_begins_another_average():
+    strategy, models = message_based.FedAvg(**QUIET), []
+    average(noting_models(strategy, models), decay=0.5)
+    run_message_based(strategy)
+    again = run_message_based(strategy)
+    # The second run starts from the initial model, so it repeats the first.
+    assert all(np.array_equal(a, b) for a, b in zip(models[0], models[ROUNDS], strict=True))
+    assert np.allclose(again[0], (models[3][0] + 2 * models[4][0] + 4 * models[5][0]) / 7)
+
+
+def test_a_lost_round_does_not_change_the_average():
+    strategy, models = message_based.FedAvg(**QUIET), []
+    average(strategy, decay=0.5)
+    plain = run_message_based(message_based.FedAvg(**QUIET), broken=dict.fromkeys(NODES, 2))
+    found = run_message_based(strategy, broken=dict.fromkeys(NODES, 2))
+    assert not np.allclose(found[0], plain[0])
+    alone = noting_models(message_based.FedAvg(fraction_evaluate=0.0), models)
+    alone.start(Grid(), ArrayRecord(new_model().state_dict()), num_rounds=2)
+    assert np.allclose(found[0], (models[0][0] + 2 * models[1][0]) / 3)
+
+
 def test_every_round_is_recorded(case):
     new_strategy, run = case
     strategy = measure(new_strategy(), new_model(), TEST)
@@ -286,6 +375,23 @@ def test_only_strategies_and_only_once():
     strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
     with pytest.raises(InputError, match="measure was already called"):
         measure(strategy, new_model(), TEST)
+    with pytest.raises(InputError, match="average was already called"):
+        average(average(strategy))
+    with pytest.raises(InputError, match="decay: input should be less than 1"):
+        average(message_based.FedAvg(**QUIET), decay=1)
+
+
+@pytest.mark.parametrize("label", ["label", "labels"])
+def test_loaders_of_dicts(label):
+    x, y = TEST
+    batches = [{"x": x[rows], label: y[rows], "text": ["a"] * 6} for rows in torch.arange(12).split(6)]
+    strategies = [measure(message_based.FedAvg(**QUIET), new_model(), data) for data in (TEST, batches)]
+    for strategy in strategies:
+        run_message_based(strategy)
+    pairs, dicts = (strategy.forgetting.metrics for strategy in strategies)
+    assert pairs == dicts
+    with pytest.raises(InputError, match="a batch has x, none of which is 'labels'"):
+        measure(message_based.FedAvg(**QUIET), new_model(), [{"x": x}])
 
 
 def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
@@ -297,6 +403,26 @@ def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
     assert list(run.probes) == json.loads(json.dumps(strategy.forgetting.probes))
     with pytest.raises(InputError, match="already contains a run"):
         measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
+
+
+def test_folders_of_measured_runs_in_every_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder, options in (("a/run", {}), ("b/run", {"broken": dict.fromkeys(NODES, 2)})):
+        strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=folder)
+        run_message_based(average(strategy) if options else strategy, **options)
+    # The round that was lost has a line, too.
+    assert read_run("b/run").rounds == [1, 3]
+    table = eunoe.compare(["a", "b"]).table()
+    assert [row[:2] for row in table.rows] == [["a/run", "1"], ["b/run", "1"]]
+    plain, averaged = eunoe.diagnose("a/run"), eunoe.diagnose("b/run")
+    assert [remedy.code for remedy in plain.remedies] == [AVERAGING.code, WSM.code]
+    assert [remedy.code for remedy in averaged.remedies] == [WSM.code]
+    assert repr(plain).endswith(said := f"  {WSM.code}: {WSM.reason}"), said
+    printed = command("diagnose", "a/run").out
+    assert f"  {AVERAGING.code}\n" in printed
+    assert "eunoe run" not in printed
+    assert eunoe.write_report(["a", "b"], "report.html").exists()
+    assert "whose data are not here" in command("cure", "a/run").error
 
 
 @pytest.mark.parametrize("private", [False, True])

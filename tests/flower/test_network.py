@@ -16,12 +16,16 @@ import torch
 
 pytest.importorskip("flwr")
 
+import eunoe
+from eunoe.analysis.remedies import WSM
 from eunoe.config.toml import to_toml
 from eunoe.flower.deploy.credentials import make_node_key
 from eunoe.flower.deploy.init import init
 from eunoe.flower.loopback import Loopback
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
+from eunoe.store.reader import read_run
+from eunoe.store.run_records import main_value
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -131,6 +135,37 @@ def test_bits_are_those_of_the_serial_engine(here, tmp_path, name):
     settings = values(**METHODS[name])
     serial = run(settings, out=tmp_path / "serial")
     assert_same(Submitted(here, app(here, name, settings)).wait(), serial)
+
+
+def test_an_ordinary_project_with_at_most_eight_more_lines(here, tmp_path):
+    folder, measured = tmp_path / "project", tmp_path / "measured"
+    folder.mkdir()
+    code = (ROOT / "examples" / "flower_project.py").read_text()
+    assert 0 < sum(line.endswith("# Eunoe") for line in code.splitlines()) <= 8
+    for before, after in {
+        '"partition-id"': '"client"',
+        "ROUNDS, EPOCHS = 10, 20, 5": "ROUNDS, EPOCHS = 10, 3, 5",
+        "fraction_train=0.3": "fraction_train=1.0, min_available_nodes=3",
+        "new_model(), test)": f"new_model(), test, folder={str(measured)!r})",
+    }.items():
+        assert code.count(before) == 1
+        code = code.replace(before, after)
+    (folder / "project.py").write_text(code)
+    project = (here.folder / "pyproject.toml").read_text().replace(', "config.toml"', "")
+    for app_name in ("server_app", "client_app"):
+        assert f'"{app_name}:app"' in project
+        project = project.replace(f'"{app_name}:app"', f'"project:{app_name}"')
+    (folder / "pyproject.toml").write_text(project)
+    with open(folder / "output.log", "wb") as output:
+        process = here.submit(str(folder), output=output)
+    until(lambda: process.poll() is not None, lambda: (folder / "output.log").read_text()[-3000:])
+    assert "These are numbers of the averaged model" in (folder / "output.log").read_text()
+    records = read_run(measured)
+    assert records.rounds == [1, 2, 3]
+    assert all(len(record["clients"]) == NODES and "sent" in record for record in records.metrics)
+    assert main_value(records.metrics[-1]["test"]) > 0.2
+    # Three clients have four of the ten digits; the model knows what their classes are.
+    assert [remedy.code for remedy in eunoe.diagnose(measured).remedies] in ([], [WSM.code])
 
 
 def test_an_unregistered_node_is_refused(here):

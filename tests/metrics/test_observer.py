@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import eunoe
 from eunoe.errors import InputError
 from eunoe.metrics import Evaluation, EvaluationMetric
 from eunoe.metrics.observer import Forgetting
@@ -45,6 +46,45 @@ def watched(**options: object) -> Forgetting:
 def test_outputs_other_than_classes_are_one_line():
     with pytest.raises(InputError, match=r"the model has outputs \[3\] for each sample, but classes=2"):
         Forgetting((X, Y), classes=2).start(Answers([0, 0, 1, 1]))
+
+
+def test_measured_loops_are_compared_by_name_and_diagnosed():
+    table = eunoe.compare([watched(name="ce").records, watched(name="wsm").records]).table()
+    assert [row[:3] for row in table.rows] == [["ce", "1", "0.750"], ["wsm", "1", "0.750"]]
+    diagnosis = eunoe.diagnose(watched().records)
+    assert diagnosis.kind == "local"
+    assert diagnosis.sentences[0] == "2 rounds, accuracy 75.0% at the end (best 100.0% in round 1)."
+    assert "eunoe.ModelAverage(model)" in repr(diagnosis)
+
+
+def test_with_an_average_accuracy_is_that_of_the_average():
+    watch, average = Forgetting((X, Y), 3), Answers([0, 0, 2, 2])
+    watch.start(Answers([0, 0, 1, 2]))
+    watch.local(7, Answers([0, 0, 2, 2]))
+    watch.aggregated(Answers([0, 0, 1, 1]), average=average)
+    watch.local(7, Answers([0, 0, 2, 2]))
+    watch.aggregated(Answers([2, 0, 1, 1]), average=average)
+    second = watch.metrics[1]
+    assert (second["test"]["per_class"], second["forgetting"]["round"]) == ([1.0, 0.0, None], 0.0)
+    assert (second["sent"]["test"]["accuracy"], second["sent"]["forgetting"]["round"]) == (0.75, 0.25)
+    # The steps of a round are those of the newest model, which clients train.
+    start = next(probe["start"] for probe in watch.probes if probe["round"] == 2 and "merged" in probe)
+    assert start == [1.0, 1.0, None]
+    assert watch.summary()["sent_forgetting"] == 0.25
+
+
+@pytest.mark.parametrize("label", ["labels", "label", "targets", "target", "y"])
+def test_batches_of_dicts(label):
+    pairs = Forgetting((X, Y), 3)
+    for data in ({"x": X, label: Y}, [{"x": X[:3], label: Y[:3]}, {"x": X[3:], label: Y[3:], "id": ["a"]}]):
+        watch = Forgetting(data, 3)
+        for each in (pairs, watch):
+            each.start(Answers([0, 0, 1, 2]))
+            each.hidden(0)
+            each.aggregated(Answers([0, 2, 1, 1]))
+        assert watch.metrics[0]["test"] == pairs.metrics[-1]["test"]
+    with pytest.raises(InputError, match="a batch has x, id, none of which is 'labels'"):
+        Forgetting([{"x": X, "id": Y}], 3).start(Answers([0, 0, 1, 2]))
 
 
 def test_records_by_hand():

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from eunoe.config.options import Averaging
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.server.averaging import average_model, update_average
+from eunoe.errors import InputError
+from eunoe.server.averaging import ModelAverage, average_model, update_average
 
 
 def model(value: float, buffer: float = 0.0, counter: int = 0, dtype: torch.dtype = torch.float32) -> Weights:
@@ -43,6 +45,27 @@ def test_parameters_and_float_buffers_are_averaged_and_counters_are_the_newest(
     assert mean.float_buffers.item() == pytest.approx(buffers, rel=1e-7)
     assert mean.int_buffers.tolist() == [3]
     assert mean.parameters.dtype == mean.float_buffers.dtype == torch.float32
+
+
+def test_the_average_of_a_loop_by_hand() -> None:
+    model = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1))
+    average = ModelAverage(model, decay=0.5)
+    for count, value in enumerate((8.0, 2.0, 4.0), start=1):
+        with torch.no_grad():
+            model[0].weight.fill_(value)
+            model[1].running_mean.fill_(-value)
+            model[1].num_batches_tracked.fill_(count)
+        assert average.update(model) is average.model
+    # (8 + 2 * 2 + 4 * 4) / 7
+    assert average.model[0].weight.item() == pytest.approx(4.0)
+    assert average.model[1].running_mean.item() == pytest.approx(-4.0)
+    assert average.model[1].num_batches_tracked.item() == 3
+    assert model[0].weight.item() == 4.0
+    assert model.training
+    assert not average.model.training
+    assert not any(parameter.requires_grad for parameter in average.model.parameters())
+    with pytest.raises(InputError, match="decay: input should be less than 1"):
+        ModelAverage(model, decay=1.0)
 
 
 def test_the_bias_of_the_start_is_corrected() -> None:

@@ -51,9 +51,12 @@ class Diagnosis:
     kind: str
     sentences: tuple[str, ...]
     remedies: tuple[Remedy, ...]
+    # Whether the run was only measured, so that remedies are lines of code.
+    observed: bool = False
 
     def __repr__(self) -> str:
-        tries = [f"  {' '.join(remedy.settings)}: {remedy.reason}" for remedy in self.remedies]
+        how = [remedy.code if self.observed else " ".join(remedy.settings) for remedy in self.remedies]
+        tries = [f"  {what}: {remedy.reason}" for what, remedy in zip(how, self.remedies, strict=True)]
         return "\n".join([*self.sentences, *(["To try, in this order:", *tries] if tries else [])])
 
 
@@ -70,6 +73,11 @@ def diagnose(run: RunRecords, check: Callable[[Config], object] = lambda config:
             return False
         return True
 
+    if run.observed:
+        # The rules read the config.
+        found = diagnose(replace(run, config=run.checked_config.model_dump(mode="json")))
+        usable = (remedy for remedy in found.remedies if remedy.code)
+        return replace(found, remedies=tuple(usable), observed=True)
     summary, counts = summarize(run), _label_counts(run)
     clients = None if counts is None else statistics.summarize(counts)
     facts = [*summary.sentences(), *_setting(run, clients)]

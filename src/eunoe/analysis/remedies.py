@@ -33,6 +33,7 @@ class Remedy:
       the learning rate of the last round relative to that of the first.
     - `labels`: only if the clients' class mixes differ. `dead`: only if the run learned nothing. `below`:
       only for learning rates below it.
+    - `code`: the line that makes the change in a project with a loop of its own, where there is one.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Remedy:
     labels: bool = False
     dead: bool = False
     below: float = math.inf
+    code: str = ""
 
     @classmethod
     def method(cls, name: str, reason: str = "", labels: bool = False, **options: Any) -> Self:
@@ -113,13 +115,17 @@ class Remedy:
 SERVER_MOMENTUM = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
 
 AVERAGING = Remedy(
-    "", {"averaging": {"decay": 0.9}}, "evaluates the mean of the global models; costs clients nothing"
+    "",
+    {"averaging": {"decay": 0.9}},
+    "evaluates the mean of the global models; costs clients nothing",
+    code="strategy = eunoe.flower.average(strategy), or eunoe.ModelAverage(model) in a loop",
 )
 WSM = Remedy(
     "wsm",
     {"loss": {"name": "wsm"}},
     "re-weights the softmax by the client's class shares, which spares absent classes",
     labels=True,
+    code='loss = eunoe.client_loss("wsm", counts=label_counts), in the clients',
 )
 SCAFFOLD = Remedy(
     "scaffold with server momentum",

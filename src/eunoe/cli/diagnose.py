@@ -20,4 +20,5 @@ def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> No
         print(f"\nTo try, in this order{again if records.flower else ''}:")
     for remedy in diagnosis.remedies:
         command = remedy.command(str(run / "config.toml"), records.config.get("name", ""))
-        print(f"  {remedy.config_change() if records.flower else command}\n      {remedy.reason}")
+        command = remedy.config_change() if records.flower else remedy.code if records.observed else command
+        print(f"  {command}\n      {remedy.reason}")

@@ -1,17 +1,18 @@
 """`eunoe.Forgetting`: measure forgetting in any PyTorch training loop."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from typing_extensions import TypeIs
 
 from eunoe.core.fields import Input, as_input, call, split
-from eunoe.errors import InputError
+from eunoe.errors import InputError, join_names
 from eunoe.metrics.base import Evaluation, Metric, Predictions, Role, Snapshot
 from eunoe.metrics.evaluation import compute_metrics
 from eunoe.metrics.global_forgetting import GlobalForgetting
@@ -23,15 +24,19 @@ if TYPE_CHECKING:
     from eunoe.analysis.summary import Summary
     from eunoe.store.run_records import RunRecords
 
-# Inputs may be tensors, or tuples or dicts of tensors.
-Batches = tuple[Any, Tensor] | Iterable[tuple[Any, Tensor]]
+# Inputs may be tensors, or tuples or dicts of tensors; a dict may hold inputs and labels.
+Batch = tuple[Any, Tensor] | Mapping[str, Any]
+Batches = Batch | Iterable[Batch]
+# Names of the labels in a batch that is a dict.
+_LABELS = ("labels", "label", "targets", "target", "y")
 
 
 class Forgetting:
     """Measure what a federated loop forgets: which class, in local training or in aggregation.
 
     `data` is the test set: a pair of tensors (x, y), or a loader of such batches; x may also be a tuple or
-    dict of tensors. Call `start` before the first round (and again only if the global model changes between
+    dict of tensors, and a batch a dict with its labels under "labels", "label", "targets", "target" or "y".
+    Call `start` before the first round (and again only if the global model changes between
     rounds); in each round call `local` once per client after its training, then `aggregated` once with the
     new global model. Models are left unchanged and no random number is drawn. `metrics` are additional ones,
     your own or by name.
@@ -71,6 +76,8 @@ class Forgetting:
             "drift": Drift(),
         }
         every = [*self._global.values(), *self._of_clients.values()]
+        # Of the newest model, where the average is evaluated.
+        self._of_newest = round_metrics(metrics) | {"forgetting": GlobalForgetting(over_gaps=True)}
         self._logits = any("logits" in metric.needs for metric in every)
         self._started = False
         self._clients: list[int] = []
@@ -97,23 +104,34 @@ class Forgetting:
         """
         self._hidden.append(client)
 
-    def aggregated(self, model: nn.Module, round: int | None = None) -> None:
+    def aggregated(
+        self, model: nn.Module, round: int | None = None, average: nn.Module | None = None
+    ) -> None:
         """End the round with the new global model, from which the next round starts.
 
         Rounds are counted from 1; pass `round` if the caller has a number, so that a round without
-        aggregation leaves a gap.
+        aggregation leaves a gap. With `average`, such as `ModelAverage.model`, accuracy and round forgetting
+        are those of the average.
         """
         if not self._started or not (self._clients or self._hidden):
             raise InputError("call start(model) and local(client, model) before aggregated(model)")
         number = round or self._next_round
         end = replace(self._snapshot("global", model), round=number)
         record = {"schema": 1, "round": number, "clients": self._clients + self._hidden, "dropped": []}
-        self.metrics.append(plain(record | compute_metrics(self._global, end)))
+        if average is not None:
+            record["sent"] = compute_metrics(self._of_newest, end)
+        shown = end if average is None else replace(self._snapshot("global", average), round=number)
+        self.metrics.append(plain(record | compute_metrics(self._global, shown)))
         self._update(end)
         for name, metric in self._of_clients.items() if self._clients else ():
             if numbers := metric.compute():
                 self.probes.append(plain({"schema": 1, "round": number, "probe": name, **numbers}))
         self._begin_round(replace(end, role="start", round=self._next_round))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What is known of the run's settings, in the form of a config."""
+        return {"name": self.name, "evaluation": {"last": 1}}
 
     @property
     def records(self) -> "RunRecords":
@@ -122,7 +140,9 @@ class Forgetting:
             raise InputError("nothing was measured yet: end a round with aggregated(model)")
         from eunoe.store.run_records import RunRecords
 
-        return RunRecords(self.name, self.metrics, self.probes, class_names=self.class_names)
+        return RunRecords(
+            self.name, self.metrics, self.probes, config=self.config, class_names=self.class_names
+        )
 
     def summary(self) -> "Summary":
         """Return the numbers so far as a dict, which prints as sentences."""
@@ -189,12 +209,32 @@ class Forgetting:
         return Evaluation(predictions, labels.numpy(), self.classes)
 
     def _batches(self) -> Iterable[tuple[Input, Tensor]]:
-        if is_pair(self.data):
-            x, y = self.data
-            return zip(split(as_input(x), self.batch_size), torch.split(y, self.batch_size), strict=True)
-        return ((as_input(x), y) for x, y in self.data)
+        if _is_batch(self.data):
+            x, y = _split_batch(self.data)
+            return zip(split(x, self.batch_size), torch.split(y, self.batch_size), strict=True)
+        return map(_split_batch, self.data)
 
 
-def is_pair(data: Batches) -> TypeGuard[tuple[Any, Tensor]]:
-    """Return whether test data are inputs and labels, rather than batches of them."""
-    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor)
+def first_input(data: Batches) -> Input:
+    """Return the inputs of the first batch of test data."""
+    return _split_batch(data if _is_batch(data) else next(iter(data)))[0]
+
+
+def _is_batch(data: Batches) -> TypeIs[Batch]:
+    """Return whether test data are one batch of inputs and labels, rather than several."""
+    return isinstance(data, Mapping) or (
+        isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor)
+    )
+
+
+def _split_batch(batch: Batch) -> tuple[Input, Tensor]:
+    """Return the inputs and the labels of a batch; a dict with one other entry has a single input."""
+    if not isinstance(batch, Mapping):
+        x, y = batch
+        return as_input(x), y
+    label = next((name for name in _LABELS if name in batch), None)
+    if label is None:
+        names = join_names(map(str, batch))
+        raise InputError(f"a batch has {names}, none of which is 'labels': rename it or pass pairs (x, y)")
+    inputs = {name: value for name, value in batch.items() if name != label and isinstance(value, Tensor)}
+    return as_input(inputs if len(inputs) > 1 else next(iter(inputs.values()))), batch[label]

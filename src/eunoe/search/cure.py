@@ -75,7 +75,7 @@ def find_cure(
     """Like `cure`, with progress callbacks."""
     run = run if isinstance(run, Run) else Run(run)
     source = run.folder
-    if (source / "flower.json").exists():
+    if run.read.flower or run.read.observed:
         raise InputError(f"{source} is the run of a Flower federation, whose data are not here")
     records = read_run(source)
     folder = Path(out) if out is not None else source.resolve().with_name(f"{source.resolve().name}-cure")

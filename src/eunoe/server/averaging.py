@@ -15,8 +15,11 @@ integer buffers are the newest. The state is named vectors: for a decay one mode
 models all of them, in their own type.
 """
 
+import copy
+from collections.abc import Mapping
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from eunoe.config.options import Averaging
 from eunoe.core.flat_model import Vectors, Weights
@@ -50,6 +53,50 @@ def average_model(averaging: Averaging | None, state: Vectors, newest: Weights) 
         for name in _AVERAGED
     }
     return Weights(**means, int_buffers=newest.int_buffers)
+
+
+class TensorAverage:
+    """The average of named tensors with a decay; integers are the newest."""
+
+    def __init__(self, decay: float) -> None:
+        self.options = Averaging.read({"decay": decay}, "averaging")
+        self._means: Vectors = {}
+        self._updates = 0
+
+    def update(self, newest: Mapping[str, Tensor]) -> Vectors:
+        """Add the newest tensors and return the average of all so far."""
+        self._updates += 1
+        share = self.options.share(self._updates)
+        floating = {name: tensor for name, tensor in newest.items() if tensor.is_floating_point()}
+        self._means = {name: _toward(self._means.get(name), new, share) for name, new in floating.items()}
+        return {**newest, **{name: mean.to(newest[name].dtype) for name, mean in self._means.items()}}
+
+
+class ModelAverage:
+    """The average of a loop's global models, to evaluate and save; clients start from the newest model.
+
+    After t updates the newest model has the weight (1 - decay) / (1 - decay^t). Normalization statistics are
+    averaged, counters are the newest.
+
+    Example::
+
+        average = eunoe.ModelAverage(model, decay=0.9)
+        for round in range(rounds):
+            train_clients(model)
+            average.update(model)
+            print(accuracy(average.model))
+        torch.save(average.model.state_dict(), "model.pt")
+    """
+
+    def __init__(self, model: nn.Module, decay: float = 0.9) -> None:
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._average = TensorAverage(decay)
+
+    def update(self, model: nn.Module) -> nn.Module:
+        """Add the newest global model; return the average, which is also `model`."""
+        newest = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+        self.model.load_state_dict(self._average.update(newest))
+        return self.model
 
 
 def _toward(mean: Tensor | None, newest: Tensor, share: float) -> Tensor:

@@ -103,6 +103,11 @@ class RunRecords:
     flower: bool = False
     status: Mapping[str, Any] = field(default_factory=lambda: {"state": "running", "round": 0, "reason": ""})
 
+    @property
+    def observed(self) -> bool:
+        """Whether it was only measured, in a training loop or a Flower project of somebody else."""
+        return "method" not in self.config
+
     @cached_property
     def checked_config(self) -> Config:
         """The configuration, validated."""
