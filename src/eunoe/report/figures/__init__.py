@@ -11,15 +11,10 @@ from eunoe.report.figures import classes, client_forgetting, clients, curves, pa
 from eunoe.report.figures.charts import Display, Figure, Kind, slider_rounds
 from eunoe.store.run_records import RunRecords
 
-CUSTOM = "Custom metrics"
+CUSTOM, SUMMARY = "Custom metrics", "Summary"
 SECTIONS: dict[str, Sequence[Kind]] = {
-    "Over the rounds": (
-        curves.ACCURACY,
-        curves.LOSS,
-        curves.ROUND_FORGETTING,
-        curves.DISTRIBUTION,
-        curves.PHASES,
-    ),
+    SUMMARY: (curves.ACCURACY, curves.ROUND_FORGETTING),
+    "Over the rounds": (curves.LOSS, curves.DISTRIBUTION, curves.PHASES),
     CUSTOM: (),
     "Whose knowledge is lost": (client_forgetting.MATRICES, client_forgetting.MEANS),
     "Which {units} are lost": (classes.PER_CLASS, classes.LOCAL_MODELS, classes.ONE_CLIENT),

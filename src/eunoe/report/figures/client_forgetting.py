@@ -4,6 +4,7 @@ The means over the rounds are figure 4 of the WSM paper.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -23,18 +24,24 @@ from eunoe.store.run_records import Record, RunRecords
 
 # The column of means over all other clients' data.
 MEAN = "F_k"
+# Clients of the smallest matrix that is shown.
+SMALLEST = 3
 
 
 def matrix_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return each cell of the client forgetting matrix of each label's first seed, and the means F_k."""
     rounds = probed_rounds(runs, "client_matrix")
-    return [
+    rows = [
         {"run": label, "probe": rounds.index(number), "round": number, **cell}
         for label, seeds in group_by_label(runs).items()
         for record in seeds[0].probe("client_matrix")
         if (number := int(record["round"])) in rounds
         for cell in _cells(record)
     ]
+    # Smaller matrices say no more than the means do.
+    models = Counter((row["run"], row["probe"]) for row in rows if row["data"] == MEAN)
+    shown = min(max(models.values(), default=0), len({row["data"] for row in rows} - {MEAN}))
+    return rows if shown >= SMALLEST else []
 
 
 def _lost(record: Record) -> forgetting.ClientForgetting:
@@ -155,7 +162,7 @@ def mean_rows(runs: Sequence[RunRecords]) -> list[Row]:
                     for model, mean in zip(record["models"], _lost(record).by_model.tolist(), strict=True)
                     if not np.isnan(mean)
                 ]
-    return rows
+    return charts.over_rounds(rows)
 
 
 def draw_means(rows: Sequence[Row], display: Display) -> Figure:

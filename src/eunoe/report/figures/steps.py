@@ -19,11 +19,12 @@ START_MODEL, LOCAL_MODELS, GLOBAL_MODEL = "start model", "local models, mean", "
 
 def step_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return signed change and knowledge lost, mean over classes and seeds, per probed round and step."""
-    return [
+    rows = [
         {"run": label, "round": number, "step": step, "signed": signed, "lost": lost}
         for label, number, means in probe_means(runs, "local_per_class", _measure)
         for step, signed, lost in ((LOCAL, *means[:2]), (AGGREGATION, *means[2:]))
     ]
+    return charts.over_rounds(rows)
 
 
 def _measure(probe: Record) -> tuple[float, float, float, float]:
@@ -59,7 +60,10 @@ def signed_title(rows: Sequence[Row], display: Display) -> str:
             return f"restores {metric}" if step == AGGREGATION else f"gains {metric}"
         return "changes little" if all(abs(points) <= 0.05 for points in lost) else "differs between runs"
 
-    return f"Local training {effect(LOCAL)}, aggregation {effect(AGGREGATION)}"
+    local, aggregation = effect(LOCAL), effect(AGGREGATION)
+    if "differs" in local + aggregation:
+        return f"Change of {metric} by local training and by aggregation"
+    return f"Local training {local}, aggregation {aggregation}"
 
 
 def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
@@ -163,8 +167,8 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
 
     words = charts.describe_runs(rows, describe)
     return Figure(
-        "Loss within each round: high peaks are local models that drift from the global objective",
-        "Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
+        "Loss within each round",
+        "High peaks are local models that drift from the global objective. Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
         charts.panel_per_run(rows, panel),
         f"Mean loss of local models and of the global model: {words}.",
     )
