@@ -30,11 +30,11 @@ def test_the_report_follows_the_records(folder):
     assert b"No round has finished" in live.html()
     add_round(folder, 1)
     before = live.version()
-    assert b"1 rounds" in live.html()
+    assert "· 1 rounds".encode() in live.html()
     assert live.html() is live.html()
     add_round(folder, 2)
     assert live.version() != before
-    assert b"2 rounds" in live.html()
+    assert "· 2 rounds".encode() in live.html()
     assert b"connect-src 'self'" in live.html()
 
 
@@ -46,8 +46,9 @@ def test_only_this_machine_is_answered(folder):
         assert server.server_address[0] == "127.0.0.1"
         with urllib.request.urlopen(f"{address}/") as answer:
             assert b"What was forgotten" in answer.read()
-        with urllib.request.urlopen(f"{address}/version") as answer:
-            assert answer.read().decode() == str((folder / "metrics.jsonl").stat().st_size)
+        with urllib.request.urlopen(f"{address}/status") as answer:
+            size = (folder / "metrics.jsonl").stat().st_size
+            assert json.loads(answer.read())["version"] == f"sizes-{size}"
         for path, headers, status in (("/", {"Host": "evil.example"}, 403), ("/etc/passwd", {}, 404)):
             with pytest.raises(urllib.error.HTTPError) as error:
                 urllib.request.urlopen(urllib.request.Request(address + path, headers=headers))

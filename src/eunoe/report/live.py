@@ -18,7 +18,7 @@ from eunoe.store.reader import find_folders, name_configs, read_run_config, read
 from eunoe.system.files import each_line, read_json
 
 WAITING = '<p class="finding">No round has finished yet.</p>'
-HEADINGS = ("run", "round", "time left", "training now", "dropped in the last round")
+HEADINGS = ("run", "round", "time left", "dropped in the last round", "training now")
 # Rounds whose mean duration gives the time left, runs and clients that are listed, and bytes of a file's end.
 RECENT, MOST_RUNS, MOST_CLIENTS, TAIL = 10, 12, 12, 1 << 20
 
@@ -61,7 +61,7 @@ class LiveReport:
         files = [folder / "metrics.jsonl" for folder in folders]
         updated = max((path.stat().st_mtime for path in files if path.exists()), default=None)
         last = time.strftime("%H:%M:%S", time.localtime(updated)) if updated else "none yet"
-        html = f"<p><strong>{'Running' if running else 'Ended'}</strong>: {counts}. Last update: {last}.</p>"
+        html = f"<p><strong>{counts}</strong>, last update: {last}</p>"
         titles = name_configs(configs)
         shown = [
             [f"{titles[at]} seed {configs[at].seed}", *describe_progress(folders[at], configs[at])]
@@ -73,17 +73,18 @@ class LiveReport:
 
 
 def describe_progress(folder: Path, config: Config) -> list[str]:
-    """Return a running run's round, time left, the clients that train now, and those dropped last."""
+    """Return a running run's round, time left, the clients dropped last, and those that train now."""
     record, timings = (_last_records(folder / name) for name in ("metrics.jsonl", "timings.jsonl"))
     last = record[-1] if record else {"round": 0}
     seconds = [sum(each.get(step, 0.0) for step in ("train", "evaluate", "probe")) for each in timings[-RECENT:]]
     left = (config.rounds - last["round"]) * sum(seconds) / max(len(seconds), 1)
+    training = training_now(folder, config, last)
     dropped = [str(each["client"]) for each in last.get("dropped", ())]
     return [
         f"{last['round']} of {config.rounds}",
         f"{left // 60:.0f}:{left % 60:02.0f}" if seconds else "unknown",
-        join_names(training_now(folder, config, last), MOST_CLIENTS) or "unknown",
-        join_names(dropped, MOST_CLIENTS) or "none",
+        f"{len(dropped)}: clients {join_names(dropped, MOST_CLIENTS)}" if dropped else "none",
+        f"clients {join_names(training, MOST_CLIENTS)}" if training else "unknown",
     ]
 
 

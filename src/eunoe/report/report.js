@@ -238,6 +238,7 @@
     next.getElementById("live").replaceWith(document.getElementById("live"));
     document.querySelector("main").replaceWith(next.querySelector("main"));
     const theme = document.getElementById("theme");
+    document.querySelector(".lead").replaceWith(next.querySelector(".lead"));
     document.querySelector("nav").replaceChildren(...next.querySelector("nav").childNodes);
     document.getElementById("theme").replaceWith(theme);
     await start();

@@ -66,7 +66,7 @@ def finding(first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
         seeds = f"mean ± deviation over {count} seeds" if count > 1 else "one seed, so its uncertainty is unknown"
         why = " No other run has the same seeds, two at least, so no difference can be told from chance."
         return (
-            f"{first.title} ends with {task.title} {number} ({seeds}) and loses {lost} per round and "
+            f"{first.title} has {task.title} {number} ({seeds}) and loses {lost} per round and "
             f"{task.unit}.{why if others else ''}"
         )
     better = [title for title, each in known.items() if each.positive]
@@ -74,7 +74,7 @@ def finding(first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
     points = known[best].points()
     if not better:
         return (
-            f"No run ends with a significantly higher {task.title} than {first.title}: the largest gain is "
+            f"No run has a significantly higher {task.title} than {first.title}: the largest gain is "
             f"that of {best}, {points} over {count} seeds."
         )
     arm = next(arm for arm in others if arm.title == best)
@@ -86,7 +86,7 @@ def finding(first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
         words = f", and loses {as_points(abs(less.mean))} {'less' if less.negative else 'more'} per round "
         words += f"[{100 * low:.1f}, {100 * high:.1f}]"
     return (
-        f"{best} ends with a higher {task.title} than {first.title}: {points}{words} "
+        f"{best} has a higher {task.title} than {first.title}: {points}{words} "
         f"(paired {LEVEL:.0%} {'intervals' if words else 'interval'} over {count} seeds)."
     )
 
@@ -171,7 +171,8 @@ def describe_setting(groups: Groups) -> str:
         "seeds": [config.seed for config in configs],
     }
     texts = {word: join_names(map(str, dict.fromkeys(own))) for word, own in values.items() if own}
-    return " · ".join(f"{word} {text}" if word == "seeds" else f"{text} {word}" for word, text in texts.items())
+    pairs = ((word, text) if word == "seeds" else (text, word) for word, text in texts.items())
+    return " · ".join(" ".join(pair).strip() for pair in pairs)
 
 
 def clients_table(groups: Groups) -> str:

@@ -73,11 +73,12 @@ class Figure:
 
 
 class Kind(NamedTuple):
-    """A kind of figure: `rows` selects its data from runs, `draw` makes the figure."""
+    """A kind of figure: `rows` selects its data, `draw` makes it, and it is left out unless `shows` something."""
 
     name: str
     rows: Callable[[Sequence[RunRecords]], list[Row]]
     draw: Callable[[Sequence[Row], Display], Figure]
+    shows: Callable[[Sequence[Row]], bool] = bool
 
 
 def table(rows: Sequence[Row]) -> alt.InlineData:
@@ -123,9 +124,9 @@ def mean_of(rows: Sequence[Row], field: str) -> float:
     return float(sum(row[field] for row in rows)) / len(rows)
 
 
-def over_rounds(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows; none if they are of a single round, of which a line shows nothing."""
-    return list(rows) if len({row["round"] for row in rows}) > 1 else []
+def over_rounds(rows: Sequence[Row]) -> bool:
+    """Return whether rows are of several rounds: a line shows nothing of one."""
+    return len({row["round"] for row in rows}) > 1
 
 
 def describe_runs(rows: Sequence[Row], describe: Callable[[list[Row]], str]) -> str:

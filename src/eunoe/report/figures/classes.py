@@ -32,7 +32,7 @@ def per_class_rows(runs: Sequence[RunRecords]) -> list[Row]:
                 for c in classes
                 if not np.isnan(history[index, c])
             ]
-    return charts.over_rounds(rows) if len(charts.class_names(rows)) > 1 else []
+    return rows
 
 
 def draw_per_class(rows: Sequence[Row], display: Display) -> Figure:
@@ -134,7 +134,7 @@ def one_client_rows(runs: Sequence[RunRecords]) -> list[Row]:
             for c in classes
             if accuracy[c] is not None
         ]
-    return charts.over_rounds(rows)
+    return rows
 
 
 def one_client_title(rows: Sequence[Row], display: Display) -> str:
@@ -179,6 +179,6 @@ def draw_one_client(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-PER_CLASS = Kind("per-class", per_class_rows, draw_per_class)
+PER_CLASS = Kind("per-class", per_class_rows, draw_per_class, charts.over_rounds)
 LOCAL_MODELS = Kind("local-models", local_models_rows, draw_local_models)
-ONE_CLIENT = Kind("one-client", one_client_rows, draw_one_client)
+ONE_CLIENT = Kind("one-client", one_client_rows, draw_one_client, charts.over_rounds)

@@ -31,17 +31,19 @@ SMALLEST = 3
 def matrix_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return each cell of the client forgetting matrix of each label's first seed, and the means F_k."""
     rounds = probed_rounds(runs, "client_matrix")
-    rows = [
+    return [
         {"run": label, "probe": rounds.index(number), "round": number, **cell}
         for label, seeds in group_by_label(runs).items()
         for record in seeds[0].probe("client_matrix")
         if (number := int(record["round"])) in rounds
         for cell in _cells(record)
     ]
-    # Smaller matrices say no more than the means do.
+
+
+def are_large(rows: Sequence[Row]) -> bool:
+    """Return whether a matrix has enough clients to say more than the means do."""
     models = Counter((row["run"], row["probe"]) for row in rows if row["data"] == MEAN)
-    shown = min(max(models.values(), default=0), len({row["data"] for row in rows} - {MEAN}))
-    return rows if shown >= SMALLEST else []
+    return min(max(models.values(), default=0), len({row["data"] for row in rows} - {MEAN})) >= SMALLEST
 
 
 def _lost(record: Record) -> forgetting.ClientForgetting:
@@ -162,7 +164,7 @@ def mean_rows(runs: Sequence[RunRecords]) -> list[Row]:
                     for model, mean in zip(record["models"], _lost(record).by_model.tolist(), strict=True)
                     if not np.isnan(mean)
                 ]
-    return charts.over_rounds(rows)
+    return rows
 
 
 def draw_means(rows: Sequence[Row], display: Display) -> Figure:
@@ -191,5 +193,5 @@ def draw_means(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-MATRICES = Kind("client-matrices", matrix_rows, draw_matrices)
-MEANS = Kind("client-means", mean_rows, draw_means)
+MATRICES = Kind("client-matrices", matrix_rows, draw_matrices, are_large)
+MEANS = Kind("client-means", mean_rows, draw_means, charts.over_rounds)

@@ -75,11 +75,10 @@ def draw_probability(rows: Sequence[Row], display: Display) -> Figure:
 
 def drift_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return distances and cosine, mean over seeds, per probed round."""
-    rows = [
+    return [
         {"run": label, "round": number, "start": start, "apart": apart, "cosine": cosine}
         for label, number, (start, apart, cosine) in probe_means(runs, "drift", _measure)
     ]
-    return charts.over_rounds(rows)
 
 
 def _measure(probe: Record) -> list[float]:
@@ -215,6 +214,6 @@ def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
 
 
 PROBABILITIES = Kind("probabilities", probability_rows, draw_probability)
-DRIFT = Kind("drift", drift_rows, draw_drift)
+DRIFT = Kind("drift", drift_rows, draw_drift, charts.over_rounds)
 CLIENTS = Kind("clients", client_rows, draw_client)
 COSTS = Kind("costs", cost_rows, draw_cost)

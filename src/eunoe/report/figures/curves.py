@@ -225,12 +225,12 @@ def _draw(
     return Figure(title, caption, chart, f"Line chart of {metric} over rounds. {ends}.", wide=False)
 
 
-ACCURACY = Kind("accuracy", metric_rows, draw_metric)
-LOSS = Kind("loss", loss_rows, draw_loss)
-ROUND_FORGETTING = Kind("round-forgetting", forgetting_rows, draw_forgetting)
+ACCURACY = Kind("accuracy", metric_rows, draw_metric, charts.over_rounds)
+LOSS = Kind("loss", loss_rows, draw_loss, charts.over_rounds)
+ROUND_FORGETTING = Kind("round-forgetting", forgetting_rows, draw_forgetting, charts.over_rounds)
 DISTRIBUTION = Kind("distribution", distribution_rows, draw_distribution)
 PHASES = Kind("phases", phase_rows, draw_phases)
-PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilon)
+PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilon, charts.over_rounds)
 
 
 def custom_metrics(runs: Sequence[RunRecords]) -> list[Kind]:
@@ -238,6 +238,6 @@ def custom_metrics(runs: Sequence[RunRecords]) -> list[Kind]:
     metrics = sorted({metric for run in runs for metric in run.own_metrics})
     names = {metric: f"metric-{metric.removesuffix('.value').replace('.', '-')}" for metric in metrics}
     return [
-        Kind(names[metric], partial(recorded_rows, metric), partial(draw_custom, metric))
+        Kind(names[metric], partial(recorded_rows, metric), partial(draw_custom, metric), charts.over_rounds)
         for metric in metrics
     ]

@@ -63,8 +63,7 @@ def band_rows(runs: Sequence[RunRecords], series: Series, bounded: bool = True) 
             row |= {"low": max(low, mean - deviation), "high": min(high, mean + deviation)}
             row |= {"seeds": int(curve.seeds[index])}
             rows.append(row | ({"began": starts[bisect_right(starts, number) - 1]} if streamed else {}))
-    # A line shows nothing of a single round.
-    return rows if len({row["round"] for row in rows}) > 1 else []
+    return rows
 
 
 def select_peaks(values: Array, most: int) -> list[int]:

@@ -19,12 +19,11 @@ START_MODEL, LOCAL_MODELS, GLOBAL_MODEL = "start model", "local models, mean", "
 
 def step_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return signed change and knowledge lost, mean over classes and seeds, per probed round and step."""
-    rows = [
+    return [
         {"run": label, "round": number, "step": step, "signed": signed, "lost": lost}
         for label, number, means in probe_means(runs, "local_per_class", _measure)
         for step, signed, lost in ((LOCAL, *means[:2]), (AGGREGATION, *means[2:]))
     ]
-    return charts.over_rounds(rows)
 
 
 def _measure(probe: Record) -> tuple[float, float, float, float]:
@@ -174,6 +173,6 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-SIGNED = Kind("signed-parts", step_rows, draw_signed)
-LOST = Kind("knowledge-lost", step_rows, draw_lost)
+SIGNED = Kind("signed-parts", step_rows, draw_signed, charts.over_rounds)
+LOST = Kind("knowledge-lost", step_rows, draw_lost, charts.over_rounds)
 SAW_TOOTH = Kind("saw-tooth", saw_tooth_rows, draw_saw_tooth)
