@@ -31,7 +31,7 @@ import os, sys
 for name in ("fcntl", "resource", "grp", "pwd"):
     sys.modules[name] = None
 for name in ("fork", "forkpty", "sched_getaffinity", "killpg", "setsid", "getuid"):
-    delattr(os, name)
+    vars(os).pop(name, None)
 import multiprocessing
 multiprocessing.get_all_start_methods = lambda: ["spawn"]
 """
