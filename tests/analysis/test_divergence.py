@@ -18,7 +18,7 @@ from eunoe.analysis.divergence import (
 )
 from eunoe.analysis.summary import summarize
 from eunoe.config.schema import make_config
-from eunoe.report.summary import comparison
+from eunoe.report.summary import summary_html
 from eunoe.store.run_records import RunRecords
 
 # Ten classes: chance is .1, up to .12 counts as chance, clearly above is .19, and a loss explodes at 23.03.
@@ -92,9 +92,10 @@ def test_a_dead_model_is_never_said_to_forget_least() -> None:
     # In a file a loss that is not finite is null.
     dead = made_up("dead", 0.1, None, 0.0)
     assert divergence(dead) == "its loss is no longer finite"
-    said = comparison({"good": [good], "better": [better], "dead": [dead]})
-    assert "better</strong> forgets least per round: 5.0 points (good 10.0)" in said
-    assert "<strong>dead</strong> diverged." in said
+    said = summary_html({"good": [good], "better": [better], "dead": [dead]})
+    assert "good has accuracy 0.600 (one seed" in said
+    assert "dead diverged." in said
+    assert '<td class="number">NC</td>' in said
     assert Comparison([good, dead]).table(MAIN).rows == [
         ["good", "1", "0.600", "0.1000"],
         ["dead", "1", "NC", "NC"],

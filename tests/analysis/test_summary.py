@@ -7,7 +7,6 @@ import pytest
 
 from eunoe.analysis.summary import data_changes, phase_starts, summarize
 from eunoe.report.figures import series
-from eunoe.report.summary import mean_over_seeds
 from eunoe.store.run_records import RunRecords
 
 
@@ -58,12 +57,6 @@ def test_the_end_of_a_run_is_as_long_as_its_settings_say() -> None:
     assert found["accuracy"] == pytest.approx((0.45 + 0.375) / 2)
     assert found.sentences()[0].startswith("Predicts class '1' for 81% of the samples")
     assert found.sentences()[1] == "21 rounds, accuracy 41.2% over the last 2 (best 50.0% in round 9)."
-
-
-def test_the_best_round_of_one_seed_is_not_said_of_several() -> None:
-    assert mean_over_seeds([summarize(sparse()), summarize(sparse())]).sentences()[1] == (
-        "21 rounds, accuracy 37.5% at the end (best 50.0%)."
-    )
 
 
 def recorded(curve: list[float], begun: list[int], **phases: Any) -> RunRecords:

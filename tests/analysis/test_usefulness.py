@@ -11,7 +11,7 @@ from eunoe.analysis.diagnosis import diagnose, forgets_little
 from eunoe.analysis.summary import summarize
 from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.config.schema import make_config
-from eunoe.report.summary import mean_over_seeds
+from eunoe.report.summary import warnings
 from eunoe.store.run_records import RunRecords
 
 
@@ -125,5 +125,6 @@ def test_tables_and_cards_of_several_seeds_say_in_how_many() -> None:
     assert over_seeds(["", "It fails."]) == "It fails (1 of 2 seeds)."
     assert over_seeds(["", ""]) == ""
     useful = ended(0.95, [0.9, 0.96])
-    mean = mean_over_seeds([summarize(useful), summarize(IMBALANCED)])
-    assert mean.sentences()[0].endswith("no better than chance (1 of 2 seeds).")
+    (line,) = warnings({"both": [useful, IMBALANCED]})
+    assert line.startswith("both: ")
+    assert line.endswith("no better than chance (1 of 2 seeds).")

@@ -2,12 +2,16 @@
 
 import json
 import re
+import sys
 
 import pytest
 
+from eunoe.errors import InputError
 from eunoe.report.export import ONE_COLUMN, TWO_COLUMNS, draw, paper_spec, write_figures
 from eunoe.report.figures import KINDS, all_figures
+from eunoe.report.html import write_report
 from tests.report.made_up import made_up_run
+from tools import vega_bundle
 
 RUNS = [made_up_run("fedavg", 0), made_up_run("wsm", 1)]
 # Clients are compared on the same seeds only.
@@ -41,3 +45,23 @@ def test_every_figure_is_written(tmp_path):
         kind.name for kind in KINDS if kind.name not in ("clients", "phases", "loss")
     ]
     assert all(path.stat().st_size > 1000 for path in written)
+
+
+def test_long_names_are_written_in_full_within_one_column():
+    long = "fedavg with momentum and label smoothing"
+    runs = [made_up_run(long, 0), made_up_run("wsm", 1)]
+    for figure in all_figures(runs, ["accuracy", "distribution"]):
+        picture = draw(figure.chart, "svg").decode()
+        assert f">{long}<" in picture
+        assert float(re.search(r'<svg [^>]*?width="([\d.]+)"', picture)[1]) < 1.12 * ONE_COLUMN
+
+
+def test_without_vl_convert_the_advice_is_one_line_and_the_report_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(InputError, match=r"need vl-convert-python: pip install '.*\[figures\]'"):
+        write_figures(RUNS, tmp_path / "new", "svg")
+    assert write_report(RUNS, tmp_path / "report.html").stat().st_size > 900_000
+
+
+def test_the_packaged_vega_is_that_of_the_pinned_versions():
+    assert vega_bundle.PATH.read_text(encoding="utf-8") == vega_bundle.bundle()

@@ -7,9 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from eunoe.report.figures.series import group_by_label
 from eunoe.report.html import report_html, write_report
-from eunoe.report.summary import comparison, rounds_table
 from tests.report.made_up import made_up_run
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -63,6 +61,8 @@ def test_every_figure_has_a_place_a_title_and_a_text(plain_report):
     for figure in data_of(plain_report)["figures"]:
         assert len(places[f"chart-{figure['name']}"]["aria-label"]) > 30
     assert elements.text.count("Round forgetting: accuracy lost") == 1
+    above = plain_report[: plain_report.index("<h2>Over the rounds")]
+    assert re.findall('<figure id="(.*?)"', above) == ["accuracy", "round-forgetting"]
 
 
 def test_sliders_are_labeled_inputs(plain_report):
@@ -75,7 +75,7 @@ def test_sliders_are_labeled_inputs(plain_report):
 
 def test_names_from_users_stay_text():
     run = made_up_run(EVIL, class_names=["a", EVIL, "c"])
-    run = dataclasses.replace(run, config={EVIL: {"x": EVIL}}, environment={"cpu": EVIL})
+    run = dataclasses.replace(run, config={"name": EVIL}, environment={"cpu": EVIL})
     text = report_html([run, made_up_run(EVIL + "2", seed=1)])
     elements = Elements(text)
     assert [tag for tag, _ in elements.tags].count("script") == 3
@@ -95,33 +95,6 @@ def test_settings_that_differ_come_first():
     text = report_html(runs)
     assert text.index(">method.name<") < text.index(">seed<")
     assert text.count('class="marked"') == 2
-
-
-def test_the_comparison_names_the_best():
-    quiet, loud = made_up_run("quiet", 0), made_up_run("loud", 0)
-    for record in quiet.metrics:
-        record["forgetting"] = {"round": 0.01, "fedntd": 0.0}
-        record["test"]["accuracy"] = 0.99
-    text = re.sub("<.*?>", "", comparison(group_by_label([loud, quiet])))
-    assert text.startswith("quiet forgets least per round: 1.0 points (loud ")
-    assert "ends most accurate: 99.0 %" in text
-    assert comparison(group_by_label([quiet])) == ""
-    # Both have lost the same on other clients' data, which is no merit of either.
-    assert "other clients' data" not in text
-    assert comparison(group_by_label([quiet, dataclasses.replace(quiet, label="as quiet")])) == ""
-    other = dataclasses.replace(loud, config={**loud.config, "data": {"name": "mnist"}})
-    assert "The runs have different data and cannot be compared." in comparison(
-        group_by_label([other, quiet])
-    )
-    assert rounds_table(group_by_label([other, quiet])) == ""
-
-
-def test_rounds_to_accuracy_by_hand():
-    run = made_up_run("a", rounds=3)
-    for record, accuracy in zip(run.metrics, (0.2, 0.6, 0.8), strict=True):
-        record["test"]["accuracy"] = accuracy
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", rounds_table(group_by_label([run])))
-    assert cells == ["2", "2", "3", "55.0%"]
 
 
 def test_write_report_makes_the_folder(tmp_path):

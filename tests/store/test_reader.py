@@ -89,7 +89,12 @@ def test_seeds_share_a_label_and_other_settings_do_not(tmp_path):
     other = write(tmp_path / "longer", "rounds = 77\n")
     labels = [run.label for run in read_runs([*same, default, other])]
     assert labels[0] == labels[1] == labels[2]
-    assert labels[3] == f"{labels[0]} (longer)"
+    assert labels[0] == "fedavg · ce, rounds=100"
+    assert labels[3] == "fedavg · ce, rounds=77"
+    assert [run.label for run in read_runs([*same, other], ["short", "long"])] == ["short", "short", "long"]
+    for names in (["one"], ["same", "same"], ["a", "b", "c"]):
+        with pytest.raises(InputError, match="needs 2 different names"):
+            read_runs([*same, other], names)
 
 
 def test_runs_are_found_by_what_they_recorded(tmp_path):

@@ -16,7 +16,7 @@ from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.core.batches import count_trained_samples
 from eunoe.core.tasks import CLASSES, EVERY, Classification, Task, TaskName
 from eunoe.errors import InputError, nearest
-from eunoe.store.reader import flat_options, group_key
+from eunoe.store.reader import group_key, name_configs
 from eunoe.store.run_records import RunRecords
 
 # Shown for a run that diverged.
@@ -107,14 +107,16 @@ class Arm:
 class Comparison:
     """Runs side by side; the main numbers as text, all of them in a notebook."""
 
-    def __init__(self, runs: Sequence[RunRecords]) -> None:
+    def __init__(self, runs: Sequence[RunRecords], names: Sequence[str] = ()) -> None:
         groups: dict[str, list[RunRecords]] = {}
         for run in runs:
             groups.setdefault(group_key(run.checked_config), []).append(run)
         self._runs = list(runs)
         self._groups = [sorted(group, key=lambda run: run.checked_config.seed) for group in groups.values()]
-        titles = _titles([group[0] for group in self._groups])
-        self.rows = [_arm(*pair) for pair in zip(titles, self._groups, strict=True)]
+        titles = names or name_configs([group[0].checked_config for group in self._groups])
+        if len(set(titles)) != len(self._groups):
+            raise InputError(f"--names needs {len(self._groups)} different names, separated by commas")
+        self.rows = [make_arm(*pair) for pair in zip(titles, self._groups, strict=True)]
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
             column
@@ -271,7 +273,8 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     return "; ".join([*words, *dict.fromkeys(column.note for column in columns if column.note)])
 
 
-def _arm(title: str, members: Sequence[RunRecords]) -> Arm:
+def make_arm(title: str, members: Sequence[RunRecords]) -> Arm:
+    """Return the numbers of the runs of one configuration, in order of seed."""
     failed = any(run.status["state"] == "failed" for run in members)
     ended = NOT_CONVERGED if any(divergence(run) for run in members) else "failed" if failed else ""
     each = [numbers(run) for run in members]
@@ -280,13 +283,3 @@ def _arm(title: str, members: Sequence[RunRecords]) -> Arm:
         for metric in dict.fromkeys(metric for own in each for metric in own)
     }
     return Arm(title, tuple(sorted({run.checked_config.seed for run in members})), ended, values)
-
-
-def _titles(groups: Sequence[RunRecords]) -> list[str]:
-    """Return a title for each group; equal titles are told apart by the options in which the runs differ."""
-    titles, configs = [], [(run.checked_config.title, flat_options(run.checked_config)) for run in groups]
-    for title, own in configs:
-        alike = [options for other, options in configs if other == title]
-        varying = {key for other in alike for key in {**own, **other} if own.get(key) != other.get(key)}
-        titles.append(", ".join([title, *(f"{key}={own.get(key, 'none')}" for key in sorted(varying))]))
-    return titles

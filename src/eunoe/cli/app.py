@@ -26,7 +26,7 @@ from eunoe.errors import EunoeError, InputError
 from eunoe.system.log_lines import log_lines
 from eunoe.text import one_line
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 for command in (init, run, sweep, tune, compare, diagnose, cure, bench, report, figures, watch, export):
     app.command()(command)
 app.command()(predict)

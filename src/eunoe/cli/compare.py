@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from eunoe.cli.report import Names, split_names
+
 if TYPE_CHECKING:
     from eunoe.analysis.tables import Table
 
@@ -36,6 +38,7 @@ def compare(
             help="With --by client: accuracy (the default where there is one), loss or a further one."
         ),
     ] = None,
+    names: Names = None,
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds. NC: diverged; failed: ended by another error.
 
@@ -48,7 +51,8 @@ def compare(
 
     # Records are many and have no cycles to collect.
     gc.disable()
-    comparison = Comparison([read_run(folder, begun=False, whole=False) for folder in find_folders(runs)])
+    records = [read_run(folder, begun=False, whole=False) for folder in find_folders(runs)]
+    comparison = Comparison(records, split_names(names))
     if by is not None:
         if paired or columns or all_:
             raise InputError("--by client cannot be combined with --paired, --columns or --all")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Extras: a package of each, and its purpose.
 _EXTRAS = {
+    "figures": ("vl-convert-python", "eunoe figures, curves in notebooks"),
     "ray": ("ray", "engine 'ray': a cluster"),
     "flower": ("flwr", "a real federation"),
     "tune": ("optuna", "eunoe tune"),

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 
 def _key(seed: int, purpose: str, round: int, client: int) -> np.random.SeedSequence:
@@ -19,6 +20,11 @@ def _key(seed: int, purpose: str, round: int, client: int) -> np.random.SeedSequ
 def generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
     """Return the NumPy generator of a key."""
     return np.random.Generator(np.random.PCG64(_key(seed, purpose, round, client)))
+
+
+def draw_clients(seed: int, round: int, clients: int, participants: int) -> NDArray[np.int64]:
+    """Draw the clients of a round, without replacement."""
+    return generator(seed, "clients", round).choice(clients, participants, replace=False, shuffle=False)
 
 
 def torch_seed(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:

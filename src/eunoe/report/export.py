@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from eunoe.errors import InputError
+from eunoe.errors import InputError, install_command
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import config
 from eunoe.store.run_records import RunRecords
@@ -13,6 +13,8 @@ Format = Literal["pdf", "svg", "png"]
 
 # In points of 1/72 inch: column widths of common paper styles, the space of axes, and the largest height.
 ONE_COLUMN, TWO_COLUMNS, AXES, HEIGHT = 240, 504, 54, 130
+# Characters of the longest name in a legend of two columns.
+LONGEST_IN_TWO_COLUMNS = 20
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
@@ -20,6 +22,7 @@ def paper_spec(chart: Any) -> dict[str, Any]:
     spec = without_hover(chart.to_dict(validate=False))
     for param in spec.get("params", []):
         param.pop("bind", None)
+    name_in_full(spec)
     if "concat" in spec:
         columns = min(spec["columns"], len(spec["concat"]))
         width = sum(panel["width"] for panel in spec["concat"][:columns])
@@ -36,6 +39,17 @@ def paper_spec(chart: Any) -> dict[str, Any]:
     return spec
 
 
+def name_in_full(spec: Any) -> None:
+    """Let legends of runs show whole names, in one column if two would be wider than the figure."""
+    if isinstance(spec, dict):
+        color = spec.get("color")
+        if isinstance(color, dict) and color.get("field") == "run" and color.get("legend"):
+            longest = max(map(len, color["scale"]["domain"]))
+            color["legend"] |= {"labelLimit": 0, "columns": 2 if longest <= LONGEST_IN_TWO_COLUMNS else 1}
+    for inner in spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ():
+        name_in_full(inner)
+
+
 def without_hover(spec: dict[str, Any]) -> dict[str, Any]:
     """Remove the invisible points that only serve tooltips."""
     for panel in spec.get("concat", [spec]):
@@ -46,8 +60,7 @@ def without_hover(spec: dict[str, Any]) -> dict[str, Any]:
 
 def draw(chart: Any, format: Format) -> bytes:
     """Render a chart to the bytes of a file."""
-    import vl_convert
-
+    vl_convert = _renderer()
     spec, look = paper_spec(chart), {**config("#111111", font_size=8), "background": "#ffffff"}
     look["line"] = {"strokeWidth": 1.2, "strokeJoin": "round"}
     if format == "svg":
@@ -59,9 +72,15 @@ def draw(chart: Any, format: Format) -> bytes:
 
 def as_svg(spec: dict[str, Any], look: dict[str, Any]) -> str:
     """Render a spec as SVG."""
-    import vl_convert
+    return str(_renderer().vegalite_to_svg(spec, _version(spec), config=look))
 
-    return str(vl_convert.vegalite_to_svg(spec, _version(spec), config=look))
+
+def _renderer() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise InputError(f"figures as files need vl-convert-python: {install_command('figures')}") from None
+    return vl_convert
 
 
 def _version(spec: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """The report: one self-contained HTML file with its figures, their data and all scripts."""
 
 import json
-import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
@@ -13,10 +12,10 @@ from eunoe.analysis.tables import Table
 from eunoe.config.settings import flatten
 from eunoe.errors import InputError
 from eunoe.report import theme
-from eunoe.report.figures import all_figures
+from eunoe.report.figures import SUMMARY, all_figures
 from eunoe.report.figures.charts import Figure
 from eunoe.report.figures.series import group_by_label
-from eunoe.report.summary import Groups, summary_html
+from eunoe.report.summary import Groups, clients_table, describe_setting, summary_html
 from eunoe.store.run_records import RunRecords
 from eunoe.text import fill_template
 
@@ -29,16 +28,6 @@ LIVE = "; connect-src 'self'"
 
 
 @cache
-def _bundle() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    import altair
-    import vl_convert
-
-    version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
-    return re.sub(r"(?i)<(?=/script|!--)", r"\\x3c", bundle)
-
-
 def _file(name: str) -> str:
     return resources.files("eunoe.report").joinpath(name).read_text(encoding="utf-8")
 
@@ -52,6 +41,8 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
     """Return a figure as HTML, and the data that the report's script draws it from."""
     spec = figure.chart.to_dict(validate=False)
     spec.pop("config", None)
+    # Those of other versions of Vega-Lite are read too.
+    spec.pop("$schema", None)
     rounds, name, slider = list(figure.rounds), figure.name, ""
     if rounds:
         param = next(param for param in spec["params"] if param["name"] == "probe")
@@ -106,11 +97,9 @@ def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[Fi
     With `live`, the version of the records, it polls its server for a newer one and then reloads.
     """
     groups = group_by_label(runs)
-    names = ", ".join(groups)
-    lead = f"{names}: what the federated model forgot, whose knowledge it was, and in which step it was lost."
-    summary = summary_html(groups, (theme.PALETTE, theme.DARK_PALETTE))
-    figures = [*all_figures(runs), *further]
-    return page_html("What was forgotten", names, lead, summary, figures, _settings(groups), live)
+    figures, further_tables = [*all_figures(runs), *further], clients_table(groups) + _settings(groups)
+    lead, names = describe_setting(groups), ", ".join(groups)
+    return page_html("What was forgotten", names, lead, summary_html(groups), figures, further_tables, live)
 
 
 def page_html(
@@ -122,14 +111,15 @@ def page_html(
     settings: str = "",
     live: str = "",
 ) -> str:
-    """Return a page: a summary in HTML, figures by section, and settings at its end."""
-    sections: dict[str, list[str]] = {}
+    """Return a page: a summary in HTML with its figures, further figures by section, and further tables."""
+    sections: dict[str, list[str]] = {SUMMARY: []}
     drawn = []
     for figure in figures:
         html, drawing = _figure(figure)
         sections.setdefault(figure.section, []).append(html)
         drawn.append(drawing)
     links, body = [], []
+    above = "".join(sections.pop(SUMMARY))
     for title, drawings in sections.items():
         anchor = title.lower().replace(" ", "-")
         links.append(f'<a href="#{anchor}">{escape(title)}</a>')
@@ -147,11 +137,12 @@ def page_html(
         "lead": escape(lead),
         "style": _file("report.css"),
         "links": "".join(links),
-        "summary": summary,
+        "summary": f'<section id="summary">{summary}<div class="figures">{above}</div></section>',
         "body": "".join(body),
         "settings": settings,
         "data": _script_data({"figures": drawn, "config": config, "live": live}),
-        "bundle": _bundle(),
+        "live": '<section id="live"></section>' if live else "",
+        "bundle": _file("vega.js"),
         "script": _file("report.js"),
     }
     return fill_template("eunoe.report", "page.html", values)
@@ -171,10 +162,7 @@ def write_table_page(
     path: Path, heading: str, names: str, lead: str, table: Table, figures: Sequence[Figure]
 ) -> Path:
     """Write a page with a table and figures and return its path."""
-    summary = (
-        f'<section id="summary"><h2>{escape(heading)}</h2><div class="scroll">{table.html()}</div>'
-        f"<p>{escape(table.note)}.</p></section>"
-    )
+    summary = f'<h2>{escape(heading)}</h2><div class="scroll">{table.html()}</div><p>{escape(table.note)}.</p>'
     return write_page(page_html(heading, names, lead, summary, figures), path)
 
 

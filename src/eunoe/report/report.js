@@ -1,13 +1,15 @@
-// Draw the report's figures: fit them to the window, switch light and dark, and connect the sliders over rounds.
+// Draw the report's figures: fit them to the window, switch light and dark, connect the sliders over rounds, hide
+// runs by their legends, zoom, sort tables, and follow the runs of a live report.
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("eunoe-data").textContent);
+  let data = JSON.parse(document.getElementById("eunoe-data").textContent);
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const views = new Map();
   const papers = new Map();
   const specs = new Map();
   const positions = new Map();
+  const hidden = new Set();
 
   const setTheme = (theme) => {
     root.dataset.theme = theme;
@@ -21,9 +23,58 @@
     Object.values(node).forEach((inner) => narrow(inner, width));
   };
 
+  const units = (spec) => (spec.concat ?? spec.layer ?? []).flatMap(units).concat(spec.mark ? [spec] : []);
+  const colored = (unit) => unit.encoding?.color?.field === "run";
+
+  // The runs of a figure's legend, in order.
+  const legend = (spec) => {
+    const color = units(spec).find((unit) => colored(unit) && unit.encoding.color.legend)?.encoding.color;
+    return color ? (color.legend.values ?? color.scale.domain) : [];
+  };
+
+  // Leave out hidden runs, and let single charts be moved and zoomed.
+  const interact = (spec) => {
+    const lines = units(spec).filter(colored);
+    if (legend(spec).length) {
+      spec.params = [...(spec.params ?? []), { name: "hidden", value: [...hidden] }];
+      for (const unit of lines) {
+        unit.transform = [{ filter: "indexof(hidden, datum.run) < 0" }, ...(unit.transform ?? [])];
+      }
+    }
+    if (spec.layer && lines[0]?.encoding.x?.type === "quantitative") {
+      const select = { type: "interval", zoom: "wheel![event.ctrlKey]" };
+      lines[0].params = [{ name: "zoom", select, bind: "scales" }];
+      for (const unit of lines) unit.mark.clip = true;
+    }
+  };
+
+  // Mark hidden runs in legends and tables.
+  const markHidden = () => {
+    for (const figure of data.figures) {
+      const names = legend(figure.spec);
+      document.querySelectorAll(`#chart-${figure.name} .role-legend-label text`).forEach((label, at) => {
+        label.classList.toggle("hidden-run", hidden.has(names[at]));
+      });
+    }
+    document.querySelectorAll("#summary tbody th").forEach((name) => {
+      name.classList.toggle("hidden-run", hidden.has(name.textContent));
+    });
+  };
+
+  const toggle = async (name) => {
+    if (!hidden.delete(name)) hidden.add(name);
+    for (const figure of data.figures.filter((figure) => legend(figure.spec).length)) {
+      for (const drawn of [views, papers]) {
+        await drawn.get(figure.name)?.view.signal("hidden", [...hidden]).runAsync();
+      }
+    }
+    markHidden();
+  };
+
   // Lay out the panels of a figure in as many columns as fit; they share the width.
   const fit = (figure, width) => {
     const spec = structuredClone(figure.spec);
+    interact(spec);
     if (width < 480) {
       narrow(spec, width);
       spec.config = { title: { limit: width - 60 } };
@@ -90,7 +141,12 @@
   };
 
   const drawAll = async () => {
-    for (const figure of data.figures) await draw(figure);
+    const now = data;
+    for (const figure of now.figures) {
+      if (now !== data) return;
+      await draw(figure);
+    }
+    markHidden();
     root.dataset.drawn = "yes";
     await drawPapers();
   };
@@ -131,6 +187,77 @@
     });
   };
 
+  const start = () => {
+    data.figures.forEach((figure) => {
+      connect(figure);
+      const place = document.getElementById(`chart-${figure.name}`);
+      place.addEventListener("click", (event) => {
+        const at = ["symbol path", "label text"].map((part) =>
+          [...place.querySelectorAll(`.role-legend-${part}`)].indexOf(event.target),
+        );
+        const name = legend(figure.spec)[Math.max(...at)];
+        if (name !== undefined) toggle(name);
+      });
+    });
+    document.querySelectorAll("main table").forEach((table) => {
+      table.classList.add("sortable");
+      table.querySelectorAll("thead th").forEach((heading, column) => {
+        heading.tabIndex = 0;
+        heading.addEventListener("click", () => sort(table, heading, column));
+        heading.addEventListener("keydown", (event) => event.key === "Enter" && sort(table, heading, column));
+      });
+    });
+    return drawAll();
+  };
+
+  // Numbers sort by value, from the largest on at the first click; text sorts from A to Z.
+  const sort = (table, heading, column) => {
+    const text = (row) => row.cells[column].textContent.trim();
+    const number = (row) => parseFloat(text(row).replaceAll(",", ""));
+    const rows = [...table.tBodies[0].rows];
+    const numeric = rows.some((row) => !Number.isNaN(number(row)));
+    const first = numeric ? "descending" : "ascending";
+    const other = numeric ? "ascending" : "descending";
+    const order = heading.getAttribute("aria-sort") === first ? other : first;
+    const sign = order === "ascending" ? 1 : -1;
+    const value = (row) => (Number.isNaN(number(row)) ? -Infinity * sign : sign * number(row));
+    rows.sort((a, b) => (numeric ? value(a) - value(b) || 0 : sign * text(a).localeCompare(text(b))));
+    table.querySelectorAll("thead th").forEach((each) => each.removeAttribute("aria-sort"));
+    heading.setAttribute("aria-sort", order);
+    table.tBodies[0].append(...rows);
+  };
+
+  // Put a newer version of the page in place of this one; a figure stays until it is drawn again.
+  const update = async (page) => {
+    const next = new DOMParser().parseFromString(page, "text/html");
+    data = JSON.parse(next.getElementById("eunoe-data").textContent);
+    for (const place of next.querySelectorAll(".chart")) {
+      const old = document.getElementById(place.id);
+      if (old) place.append(...old.childNodes);
+    }
+    next.getElementById("live").replaceWith(document.getElementById("live"));
+    document.querySelector("main").replaceWith(next.querySelector("main"));
+    const theme = document.getElementById("theme");
+    document.querySelector(".lead").replaceWith(next.querySelector(".lead"));
+    document.querySelector("nav").replaceChildren(...next.querySelector("nav").childNodes);
+    document.getElementById("theme").replaceWith(theme);
+    await start();
+  };
+
+  const follow = async () => {
+    const live = document.getElementById("live");
+    try {
+      const answer = await fetch("status");
+      if (!answer.ok) throw new Error(await answer.text());
+      const status = await answer.json();
+      live.innerHTML = status.html;
+      if (status.version !== data.live) await update(await (await fetch("/")).text());
+    } catch (error) {
+      live.textContent = `This is the last report; the server does not answer (${error.message}).`;
+    }
+    setTimeout(follow, 1000);
+  };
+
   setTheme(dark.matches ? "dark" : "light");
   dark.addEventListener("change", (event) => {
     setTheme(event.matches ? "dark" : "light");
@@ -148,12 +275,5 @@
     clearTimeout(waiting);
     waiting = setTimeout(drawAll, 150);
   });
-  data.figures.forEach(connect);
-  drawAll();
-  if (data.live) {
-    setInterval(async () => {
-      const answer = await fetch("version").catch(() => null);
-      if (answer?.ok && (await answer.text()) !== data.live) location.reload();
-    }, 2000);
-  }
+  start().then(() => data.live && follow());
 })();

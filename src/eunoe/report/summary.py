@@ -1,4 +1,4 @@
-"""The summary section of the report: a card per run, a comparison, rounds to accuracy, and clients."""
+"""The summary on top of the report: one sentence with its uncertainty, one table, and clients' numbers."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -6,115 +6,173 @@ from html import escape
 import numpy as np
 
 from eunoe.analysis.by_client import ByClient, recorded_metrics
-from eunoe.analysis.statistics import mean_std
-from eunoe.analysis.summary import Summary, summarize
+from eunoe.analysis.comparison import COLUMNS, Arm, Column, make_arm
+from eunoe.analysis.divergence import divergence
+from eunoe.analysis.statistics import LEVEL, UNKNOWN, Interval, as_points, mean_std, paired_interval
 from eunoe.analysis.tables import Table
-from eunoe.analysis.usefulness import over_seeds
-from eunoe.core.tasks import Classification
-from eunoe.errors import InputError
-from eunoe.metrics import forgetting
+from eunoe.analysis.usefulness import over_seeds, usefulness
+from eunoe.core.tasks import Task
+from eunoe.errors import InputError, join_names
+from eunoe.report import theme
 from eunoe.report.figures.curves import main_metric
 from eunoe.report.figures.series import mean_curve
 from eunoe.store.run_records import RunRecords
 
 Groups = Mapping[str, Sequence[RunRecords]]
-
-SHARES = (0.5, 0.75, 0.95)
-# The numbers of a card: key of the summary, title, unit.
-NUMBERS = (
-    ("accuracy", "{metric} at the end", "%"),
-    ("round_forgetting", "lost per round and {unit}", "points"),
-    ("sent_forgetting", "lost by the model sent to clients", "points"),
-    ("lost_locally", "lost in local training (L)", "points"),
-    ("lost_in_aggregation", "lost in aggregation (G)", "points"),
-    ("lost_by_changes", "lost by changes of the data", "points"),
-)
+LOST = ("forgetting", "sent_forgetting")
 
 
-def summary_html(groups: Groups, palettes: Sequence[Sequence[str]]) -> str:
-    """Return the summary section; runs are colored by a light and a dark palette."""
-    cards = "".join(
-        card(seeds, *(colors[index % len(colors)] for colors in palettes))
-        for index, seeds in enumerate(groups.values())
-    )
-    return (
-        f'<section id="summary"><h2>Summary</h2>{comparison(groups)}<div class="runs">{cards}</div>'
-        f"{rounds_table(groups)}{clients_table(groups)}</section>"
-    )
-
-
-def mean_over_seeds(summaries: Sequence[Summary]) -> Summary:
-    """Average the summaries of the seeds of one configuration."""
-    mean = Summary(summaries[0])
-    for name, value in summaries[0].items():
-        if isinstance(value, float):
-            mean[name] = float(forgetting.known_mean([summary[name] for summary in summaries]))
-    if len(summaries) > 1:
-        # Each seed has its own best round, classes and changes.
-        mean["best_round"], mean["lost_per_class"], mean["changes"] = 0, [], ""
-        diverged = sum(summary["diverged"] for summary in summaries)
-        mean["trouble"] = f"{diverged} of {len(summaries)} seeds diverged." if diverged else ""
-        mean["usefulness"] = over_seeds([summary["usefulness"] for summary in summaries])
-    return mean
-
-
-def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
-    """Return the main numbers of one configuration, with their deviation over seeds, and its sentences."""
-    summaries, task = [summarize(run) for run in seeds], seeds[0].task
-    cells = []
-    for name, title, unit in NUMBERS:
-        values = [100 * summary[name] for summary in summaries]
-        if not np.isnan(values).all():
-            mean, sign, deviation = mean_std(values, 1).partition(" ± ")
-            title = title.format(metric=task.title, unit=task.unit)
-            number = f"{mean}<small>{sign}{deviation} {unit}</small>"
-            cells.append(f"<div><dt>{title}</dt><dd>{number}</dd></div>")
-    sentences = "".join(f"<li>{escape(text)}</li>" for text in mean_over_seeds(summaries).sentences())
-    count = f"<small>mean of {len(seeds)} seeds</small>" if len(seeds) > 1 else ""
-    return (
-        f'<article class="run" style="--light: {light}; --dark: {dark}">'
-        f"<h3>{escape(seeds[0].label)} {count}</h3>"
-        f'<dl class="numbers">{"".join(cells)}</dl><ul class="words">{sentences}</ul></article>'
-    )
-
-
-def comparison(groups: Groups) -> str:
-    """Name the run that forgets least and the one that is most accurate; diverged runs do not compete."""
-    if len(groups) < 2:
-        return ""
+def summary_html(groups: Groups) -> str:
+    """Return the sentence and the table of the summary."""
+    arms, task = arms_of(groups), next(iter(groups.values()))[0].task
+    first = choose_reference(groups, arms)
+    sentences = [finding(first, arms, task), *warnings(groups)]
     if not same_data(groups):
-        return '<p class="finding">The runs have different data and cannot be compared.</p>'
-    summaries = {label: [summarize(run) for run in seeds] for label, seeds in groups.items()}
-    diverged = [label for label, own in summaries.items() if any(summary["diverged"] for summary in own)]
-    means = {label: mean_over_seeds(own) for label, own in summaries.items() if label not in diverged}
-    task = next(iter(groups.values()))[0].task
-    highest = "ends most accurate" if task is Classification else f"ends with the highest {task.title}"
-    wins: dict[str, list[str]] = {}
-    for name, words, unit, best in (
-        ("round_forgetting", "forgets least per round", "points", min),
-        ("sent_forgetting", "forgets least per round in the model sent to clients", "points", min),
-        ("client_forgetting", "loses least on other clients' data", "points", min),
-        ("accuracy", highest, "%", max),
-    ):
-        values = {label: mean[name] for label, mean in means.items() if not np.isnan(mean[name])}
-        # Negative is a gain: a run that keeps losing a class gains when it relearns it.
-        if len(values) > 1 and min(values.values()) >= 0:
-            first = best(values, key=lambda label: values[label])
-            shown = {label: f"{100 * value:.1f}" for label, value in values.items()}
-            number = shown.pop(first)
-            # There is no winner if another run has the same rounded value.
-            if number not in shown.values():
-                others = ", ".join(f"{label} {other}" for label, other in shown.items())
-                wins.setdefault(first, []).append(f"{words}: {number} {unit} ({others})")
-    sentences = [f"<strong>{escape(label)}</strong> {escape('; '.join(own))}." for label, own in wins.items()]
-    sentences += [f"<strong>{escape(label)}</strong> diverged." for label in diverged]
-    return f'<p class="finding">{" ".join(sentences)}</p>' if sentences else ""
+        sentences = ["The runs have different data and cannot be compared.", *warnings(groups)]
+    text = " ".join(escape(sentence) for sentence in sentences)
+    return f'<p class="finding">{text}</p>{main_table(groups, first, arms, task)}'
+
+
+def arms_of(groups: Groups) -> list[Arm]:
+    """Return the numbers of each group of runs, in order of seed."""
+    ordered = {label: sorted(runs, key=lambda run: run.checked_config.seed) for label, runs in groups.items()}
+    return [make_arm(label, runs) for label, runs in ordered.items()]
+
+
+def choose_reference(groups: Groups, arms: Sequence[Arm]) -> Arm:
+    """Return the arm that others are compared with: the first of FedAvg that has not failed, else the first."""
+    sound = [arm for arm in arms if not arm.ended] or arms
+    plain = [arm for arm in sound if groups[arm.title][0].checked_config.method.name == "fedavg"]
+    return (plain or sound)[0]
+
+
+def gain(arm: Arm, first: Arm, metric: str) -> Interval:
+    """Return the difference from the first arm on the same seeds; unknown without two of them."""
+    values, reference = arm.of(metric), first.of(metric)
+    if arm is first or arm.seeds != first.seeds or not len(arm.seeds) == len(values) == len(reference) > 1:
+        return UNKNOWN
+    return paired_interval(values, reference)
+
+
+def finding(first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
+    """State in one sentence what the runs show, and how certain it is."""
+    others = [arm for arm in arms if arm is not first and not arm.ended]
+    gains = {arm.title: gain(arm, first, task.metric) for arm in others}
+    known = {title: each for title, each in gains.items() if np.isfinite(each.mean)}
+    count = len(first.seeds)
+    if not known:
+        lost = as_points(first.mean("forgetting"))
+        number = mean_std(first.of(task.metric), 3)
+        seeds = f"mean ± deviation over {count} seeds" if count > 1 else "one seed, so its uncertainty is unknown"
+        why = " No other run has the same seeds, two at least, so no difference can be told from chance."
+        return (
+            f"{first.title} has {task.title} {number} ({seeds}) and loses {lost} per round and "
+            f"{task.unit}.{why if others else ''}"
+        )
+    better = [title for title, each in known.items() if each.positive]
+    best = max(better or known, key=lambda title: known[title].mean)
+    points = known[best].points()
+    if not better:
+        return (
+            f"No run has a significantly higher {task.title} than {first.title}: the largest gain is "
+            f"that of {best}, {points} over {count} seeds."
+        )
+    arm = next(arm for arm in others if arm.title == best)
+    less = gain(arm, first, "forgetting")
+    words = ""
+    # An average of models forgets little by construction.
+    if (less.negative or less.positive) and not np.isfinite(arm.mean("sent_forgetting")):
+        low, high = sorted((abs(less.low), abs(less.high)))
+        words = f", and loses {as_points(abs(less.mean))} {'less' if less.negative else 'more'} per round "
+        words += f"[{100 * low:.1f}, {100 * high:.1f}]"
+    return (
+        f"{best} has a higher {task.title} than {first.title}: {points}{words} "
+        f"(paired {LEVEL:.0%} {'intervals' if words else 'interval'} over {count} seeds)."
+    )
+
+
+def warnings(groups: Groups) -> list[str]:
+    """Return a sentence for each group of runs that diverged, are useless or miss classes."""
+    lines = []
+    for label, runs in groups.items():
+        diverged = sum(bool(divergence(run)) for run in runs)
+        many = f" ({diverged} of {len(runs)} seeds)" if len(runs) > 1 else ""
+        useless = over_seeds([usefulness(run).sentence for run in runs])
+        lines += [f"{label} diverged{many}."] if diverged else [f"{label}: {useless}"] if useless else []
+    return lines
+
+
+def main_table(groups: Groups, first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
+    """Return the table of runs, colored as in the figures; a significant improvement is bold."""
+    shown = [
+        column
+        for column in COLUMNS
+        if column.metric in (task.metric, *LOST) and any(np.isfinite(arm.of(column.metric)).any() for arm in arms)
+    ]
+    headings = ["run", *(column.title for column in shown)]
+    cells = [[_cell(arm, first, column) for column in shown] for arm in arms]
+    for heading, column in (_rounds(groups, first, task), _megabytes(arms)):
+        if heading:
+            headings.append(heading)
+            cells = [[*row, escape(cell)] for row, cell in zip(cells, column, strict=True)]
+    rows = []
+    for index, (arm, row) in enumerate(zip(arms, cells, strict=True)):
+        colors = (palette[index % len(palette)] for palette in (theme.PALETTE, theme.DARK_PALETTE))
+        style = "--light: {}; --dark: {}".format(*colors)
+        name = f'<th scope="row"><span class="dot" style="{style}"></span>{escape(arm.title)}</th>'
+        numbers = "".join(f'<td class="number">{cell}</td>' for cell in row)
+        rows.append(f"<tr>{name}{numbers}</tr>")
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
+    spread = "Mean ± standard deviation over seeds. " if len(first.seeds) > 1 else ""
+    bold = f"Bold: better than {first.title} on the same seeds, by the paired {LEVEL:.0%} interval. "
+    note = spread + bold * (len(arms) > 1) + "Forgetting: mean of all rounds."
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="settings scroll right">{table}</div><p><small>{escape(note)}</small></p>'
+
+
+def _cell(arm: Arm, first: Arm, column: Column) -> str:
+    difference, text = gain(arm, first, column.metric), escape(arm.cell(column))
+    better = difference.negative if column.metric in LOST else difference.positive
+    return f"<strong>{text}</strong>" if better else text
+
+
+def _rounds(groups: Groups, first: Arm, task: type[Task]) -> tuple[str, list[str]]:
+    """Return the rounds until each mean curve reaches what the first run ends with; none if all start there."""
+    target, column = first.mean(task.metric), []
+    for runs in groups.values():
+        curve = mean_curve(runs, main_metric)
+        reached = curve.rounds[curve.mean >= target]
+        column.append(str(reached[0]) if len(reached) else "never")
+    useful = np.isfinite(target) and len(set(column) | {"1"}) > 1 and same_data(groups)
+    return (f"rounds to {target:.3f}" if useful else ""), column
+
+
+def _megabytes(arms: Sequence[Arm]) -> tuple[str, list[str]]:
+    """Return the traffic of a round in both directions."""
+    amounts = [arm.mean("up") + arm.mean("down") for arm in arms]
+    useful = any(np.isfinite(amount) and amount > 0 for amount in amounts)
+    return ("MB a round" if useful else ""), [mean_std([amount], 3) for amount in amounts]
 
 
 def same_data(groups: Groups) -> bool:
     """Return whether all runs use the same data, as a comparison requires."""
     first, *others = [run.config.get("data") for seeds in groups.values() for run in seeds]
     return all(data == first for data in others)
+
+
+def describe_setting(groups: Groups) -> str:
+    """Return the data, clients, rounds and seeds of the runs in one line."""
+    runs = [run for seeds in groups.values() for run in seeds]
+    configs = [run.checked_config for run in runs]
+    values = {
+        "": [config.data.name for config in configs],
+        "clients": [len(run.label_counts) for run in runs if run.label_counts is not None],
+        "rounds": [len(run.metrics) for run in runs],
+        "seeds": [config.seed for config in configs],
+    }
+    texts = {word: join_names(map(str, dict.fromkeys(own))) for word, own in values.items() if own}
+    pairs = ((word, text) if word == "seeds" else (text, word) for word, text in texts.items())
+    return " · ".join(" ".join(pair).strip() for pair in pairs)
 
 
 def clients_table(groups: Groups) -> str:
@@ -126,28 +184,9 @@ def clients_table(groups: Groups) -> str:
         except InputError:
             continue
         words = "".join(f"<p>{escape(sentence)}</p>" for sentence in clients.sentences())
-        table = clients.table()
+        table: Table = clients.table()
         parts.append(
             f'{words}<div class="settings scroll">{table.html()}</div>'
             f"<p><small>{escape(table.note)}.</small></p>"
         )
-    return f"<h2>Clients</h2>{''.join(parts)}" if parts else ""
-
-
-def rounds_table(groups: Groups) -> str:
-    """Return the rounds until shares of the best accuracy of any run, as in the Flashback paper."""
-    curves = {label: mean_curve(seeds, main_metric) for label, seeds in groups.items()}
-    target = max((curve.mean.max() for curve in curves.values() if len(curve.mean)), default=0.0)
-    if target <= 0 or not same_data(groups):
-        return ""
-    title = next(iter(groups.values()))[0].task.title
-    rows = []
-    for label, curve in curves.items():
-        reached = forgetting.rounds_to_accuracy(curve.mean, curve.rounds.tolist(), SHARES, target)
-        rounds = ["never" if number is None else str(number) for number in reached]
-        rows.append([label, *rounds, f"{forgetting.area_under_curve(curve.mean, curve.rounds):.1%}"])
-    headings = ["run", *(f"{share:.0%} ({share * target:.1%})" for share in SHARES), "mean"]
-    return (
-        f"<h2>Rounds to {title}</h2><p>Rounds until a share of the best {title}, {target:.1%}, and the mean "
-        f'{title} over all rounds.</p><div class="settings scroll right">{Table(headings, rows).html()}</div>'
-    )
+    return f"<section id=\"per-client\"><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.core.rng import generator
+from eunoe.core.rng import draw_clients, generator
 from eunoe.engines.base import Engine
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
@@ -109,8 +109,7 @@ def select_clients(simulation: Simulation) -> list[int]:
         # Epsilon is computed for a sample that nobody knows.
         selected = np.array(SystemRandom().sample(range(count), participants))
     else:
-        rng = generator(context.seed, "clients", context.round)
-        selected = rng.choice(count, participants, replace=False, shuffle=False)
+        selected = draw_clients(context.seed, context.round, count, participants)
     if federation.changes is not None:
         selected = np.array(replace_absent(simulation, [int(client) for client in selected]), np.int64)
     sizes = federation.sizes_of(selected)

@@ -39,7 +39,6 @@ from eunoe.store.line_file import LineFile
 from eunoe.store.state import RunState
 from eunoe.system.files import (
     each_line,
-    open_regular,
     partial_files,
     plain,
     read_json,
@@ -81,20 +80,17 @@ class RunFolder:
         self.facts: dict[str, Any] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = open_regular(path / ".lock", "ab")  # held as long as the folder is
+            self._lock = lock_file(path / ".lock")  # held as long as the folder is
+        except TimeoutError:
+            raise InputError(f"another process is running in {path}") from None
         except OSError as error:
             raise InputError(f"cannot write to the folder {path}: {error.strerror}") from None
-        try:
-            lock_file(self._lock)
-        except OSError:
-            self._lock.close()
-            raise InputError(f"another process is running in {path}") from None
 
     def __enter__(self) -> "RunFolder":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.close()
+        self._lock.release()
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the record of every round so far."""

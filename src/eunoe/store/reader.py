@@ -6,6 +6,7 @@ exist are null in the files and NaN in arrays.
 
 import json
 import logging
+import re
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +150,8 @@ def _folders_named(name: str) -> list[Path]:
             config = make_config(read_run_config(folder))
             values, pairs = flat_options(config), [option.partition("=") for option in options]
             same = all(str(values.get(key, "none")) == value for key, _, value in pairs)
-            if config.title == title and same:
+            short = shorten_titles([config.title])[0].split(", ")
+            if config.title == title and same or "=" in config.title and {*name.split(", ")} <= {*short}:
                 matches.append(folder)
     return matches
 
@@ -163,7 +165,9 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the run folders at or below paths, or by name; a folder with only a config does not count."""
     folders = []
     for path in paths:
-        candidates = sorted(config.parent for config in path.rglob("config.toml"))
+        # In one order on every system, so that a run has the same color in every report.
+        candidates = [config.parent for config in path.rglob("config.toml")]
+        candidates.sort(key=lambda folder: ([part.casefold() for part in folder.parts], folder))
         if not path.exists():
             candidates = _folders_named(str(path))
         runs = [folder for folder in candidates if _is_run(folder)]
@@ -173,21 +177,54 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
     return folders
 
 
-def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
+def read_runs(folders: Sequence[str | Path], names: Sequence[str] = ()) -> list[RunRecords]:
     """Read several runs; those that differ only in the seed get the same label, others never do."""
-    return label_runs([(read_run(folder, whole=False), Path(folder).resolve().name) for folder in folders])
+    return label_runs([read_run(folder, whole=False) for folder in folders], names)
 
 
-def label_runs(runs: Sequence[tuple[RunRecords, str]]) -> list[RunRecords]:
-    """Label runs (with the names of their folders) so that only seeds of one configuration share a label."""
-    labels: dict[str, str] = {}
-    labeled = []
-    for run, folder in runs:
-        key = group_key(run.checked_config)
-        if key not in labels:
-            labels[key] = f"{run.label} ({folder})" if run.label in labels.values() else run.label
-        labeled.append(relabel(run, labels[key]))
-    return labeled
+def label_runs(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[RunRecords]:
+    """Label runs so that only seeds of one configuration share a label; `names` replaces the labels."""
+    groups: dict[str, RunRecords] = {}
+    for run in runs:
+        groups.setdefault(group_key(run.checked_config), run)
+    given = names or name_configs([run.checked_config for run in groups.values()])
+    labels = dict(zip(groups, given, strict=False))
+    if len(given) != len(groups) or len(set(given)) < len(groups):
+        raise InputError(f"--names needs {len(groups)} different names, separated by commas")
+    return [relabel(run, labels[group_key(run.checked_config)]) for run in runs]
+
+
+def name_configs(configs: Sequence[Config]) -> list[str]:
+    """Return a name for each configuration; equal ones are told apart by the options that differ."""
+    named, pairs = [], [(config.title, flat_options(config)) for config in configs]
+    titles = [title for title, _ in pairs]
+    short = dict(zip(titles, shorten_titles(titles), strict=True))
+    for title, own in pairs:
+        alike = [options for other, options in pairs if other == title]
+        varying = {key for other in alike for key in {**own, **other} if own.get(key) != other.get(key)}
+        named.append(", ".join([short[title], *(f"{key}={own.get(key, 'none')}" for key in sorted(varying))]))
+    return named
+
+
+def shorten_titles(titles: Sequence[str]) -> list[str]:
+    """Shorten titles of sweeps, such as "method=package.mine:Mine, rounds=9", to what differs."""
+    parts = [title.split(", ") for title in titles]
+    shared = set.intersection(*map(set, parts)) if len(set(titles)) > 1 else set()
+    short = [
+        ", ".join(_short_setting(part) for part in own if part not in shared or "=" not in part) or title
+        for own, title in zip(parts, titles, strict=True)
+    ]
+    return short if len(set(short)) == len(set(titles)) else list(titles)
+
+
+def _short_setting(part: str) -> str:
+    """Return "feddecorr" for "method=feddecorr:FedDecorr", and "lr=0.1" for "training.lr=0.1"."""
+    key, sign, value = part.partition("=")
+    if not sign:
+        return part
+    value = re.sub(r"^(?:[\w.]+\.)?(\w+):\w+", r"\1", value)
+    is_name = "." not in key and value[:1].isalpha() and value not in ("True", "False")
+    return value if is_name else f"{key.rpartition('.')[2]}={value}"
 
 
 def group_key(config: Config) -> str:

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import stat
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -88,7 +89,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
             yield partial
             if sync:
                 sync_to_disk(partial)
-            partial.rename(path)
+            partial.replace(path)
             if sync:
                 sync_to_disk(path.parent)
         except BaseException:
@@ -98,6 +99,9 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
 
 def sync_to_disk(path: Path) -> None:
     """Wait until a file's bytes, or a folder's names, are on the disk."""
+    if sys.platform == "win32":
+        # Windows syncs neither folders nor files that are open for reading.
+        return
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -1,28 +1,19 @@
-"""An exclusive lock on an open file, which ends with the process."""
+"""An exclusive lock on a file, which ends with the process."""
 
-import os
-import sys
-from typing import IO, Any
-from weakref import WeakSet
+from pathlib import Path
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from filelock import FileLock
 
-_locked: WeakSet[IO[Any]] = WeakSet()
+from eunoe.system.files import check_regular
 
 
-def lock_file(file: IO[Any], wait: bool = False) -> None:
-    """Lock a file; raise an OSError if another process has locked it and `wait` is false."""
-    if sys.platform == "win32":
-        file.seek(0)
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    _locked.add(file)
+def lock_file(path: Path, wait: bool = False) -> FileLock:
+    """Lock a file until `release`; raise TimeoutError if another process has it and `wait` is false.
 
-
-if hasattr(os, "register_at_fork"):
-    # Forked processes must not hold a lock: they may outlive a killed run.
-    os.register_at_fork(after_in_child=lambda: [file.close() for file in _locked])
+    Processes that are forked later do not hold the lock: they may outlive a killed run.
+    """
+    if path.exists():
+        check_regular(path)
+    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    lock.acquire()
+    return lock

@@ -54,15 +54,11 @@ def can_fork() -> bool:
 
 
 def memory() -> tuple[int, int]:
-    """Return total and available memory, within the control group's limit; 0 if unknown."""
-    amounts: dict[str, int] = {}
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            name, _, amount = line.partition(":")
-            amounts[name] = int(amount.split()[0]) * 1024
-    except (OSError, ValueError, IndexError):
-        return 0, 0
-    total, free = amounts.get("MemTotal", 0), amounts.get("MemAvailable", 0)
+    """Return total and available memory, within the control group's limit."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    total, free = int(memory.total), int(memory.available)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
         used = int(Path("/sys/fs/cgroup/memory.current").read_text())

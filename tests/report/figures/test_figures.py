@@ -188,7 +188,7 @@ def test_the_title_of_the_matrices_says_what_they_show(lost, says):
     [
         ([0.1, 0.2], [-0.1, -0.1], "Local training loses accuracy, aggregation restores accuracy"),
         ([-0.1, -0.1], [0.1, 0.1], "Local training gains accuracy, aggregation loses accuracy"),
-        ([0.1, -0.1], [0.0, 0.0], "Local training differs between runs, aggregation changes little"),
+        ([0.1, -0.1], [0.0, 0.0], "Change of accuracy by local training and by aggregation"),
     ],
 )
 def test_the_title_of_the_steps_says_what_they_do(local, aggregation, says):

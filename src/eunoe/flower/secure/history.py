@@ -84,8 +84,7 @@ class History:
         """Yield the records, and write them to the disk unless the block fails."""
         make_folder(self.path.parent)
         # The server may ask in two processes at once.
-        with self.path.with_suffix(".lock").open("w") as lock:
-            lock_file(lock, wait=True)
+        with lock_file(self.path.with_suffix(".lock"), wait=True):
             records = read_json(self.path)
             yield records
             write_text(self.path, json.dumps(records))

@@ -1,6 +1,6 @@
 """All figures of runs, in the order of the report; a figure without data is omitted.
 
-A `Kind` of figure has `rows(runs)`, its data, and `draw(rows, display)`, the figure. `charts` has what they
+A `Kind` of figure has `rows(runs)`, its data, `draw(rows, display)`, the figure, and `shows(rows)`. `charts` has what they
 share, and `series` selects and averages records.
 """
 
@@ -11,15 +11,10 @@ from eunoe.report.figures import classes, client_forgetting, clients, curves, pa
 from eunoe.report.figures.charts import Display, Figure, Kind, slider_rounds
 from eunoe.store.run_records import RunRecords
 
-CUSTOM = "Custom metrics"
+CUSTOM, SUMMARY = "Custom metrics", "Summary"
 SECTIONS: dict[str, Sequence[Kind]] = {
-    "Over the rounds": (
-        curves.ACCURACY,
-        curves.LOSS,
-        curves.ROUND_FORGETTING,
-        curves.DISTRIBUTION,
-        curves.PHASES,
-    ),
+    SUMMARY: (curves.ACCURACY, curves.ROUND_FORGETTING),
+    "Over the rounds": (curves.LOSS, curves.DISTRIBUTION, curves.PHASES),
     CUSTOM: (),
     "Whose knowledge is lost": (client_forgetting.MATRICES, client_forgetting.MEANS),
     "Which {units} are lost": (classes.PER_CLASS, classes.LOCAL_MODELS, classes.ONE_CLIENT),
@@ -41,7 +36,7 @@ def all_figures(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[F
     display, figures = Display.of(runs), []
     for section, kinds in SECTIONS.items():
         for kind in curves.custom_metrics(runs) if section == CUSTOM else kinds:
-            if (not names or kind.name in names) and (rows := kind.rows(runs)):
+            if (not names or kind.name in names) and kind.shows(rows := kind.rows(runs)):
                 figure = kind.draw(rows, display)
                 figures.append(
                     replace(

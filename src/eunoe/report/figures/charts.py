@@ -73,11 +73,12 @@ class Figure:
 
 
 class Kind(NamedTuple):
-    """A kind of figure: `rows` selects its data from runs, `draw` makes the figure."""
+    """A kind of figure: `rows` selects its data, `draw` makes it, and it is left out unless `shows` something."""
 
     name: str
     rows: Callable[[Sequence[RunRecords]], list[Row]]
     draw: Callable[[Sequence[Row], Display], Figure]
+    shows: Callable[[Sequence[Row]], bool] = bool
 
 
 def table(rows: Sequence[Row]) -> alt.InlineData:
@@ -121,6 +122,11 @@ def after_first_round(rows: Sequence[Row]) -> list[Row]:
 def mean_of(rows: Sequence[Row], field: str) -> float:
     """Return the mean of a field."""
     return float(sum(row[field] for row in rows)) / len(rows)
+
+
+def over_rounds(rows: Sequence[Row]) -> bool:
+    """Return whether rows are of several rounds: a line shows nothing of one."""
+    return len({row["round"] for row in rows}) > 1
 
 
 def describe_runs(rows: Sequence[Row], describe: Callable[[list[Row]], str]) -> str:
@@ -202,18 +208,26 @@ def band_and_line(
     """Draw each run's mean as a line over a band of one standard deviation."""
     exact = ".1%" if share else ".4~g"
     base = alt.Chart(table(rows)).encode(round_axis())
-    tips = [tip("mean", title, exact), tip("low", "mean - deviation", exact)]
-    tips += [tip("high", "mean + deviation", exact)]
+    tips, band = [tip("mean", title, exact)], []
     axis, scale = alt.Axis(format="%" if share else ".4~g"), alt.Scale(zero=zero)
     height = alt.Y("mean:Q", title=title, axis=axis, scale=scale)
     strip = phase_strip(rows)
     color = display.run_color(rows, above=24 if strip else 0)
+    if has_band(rows):
+        tips += [tip("low", "mean - deviation", exact), tip("high", "mean + deviation", exact), "seeds:Q"]
+        ends = alt.Y("low:Q", title=title), alt.Y2("high:Q")
+        band = [base.mark_area(opacity=0.18).encode(*ends, color)]
     return alt.layer(
         *strip,
-        base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), color),
+        *band,
         base.mark_line().encode(height, color),
-        hover_points(base.encode(height, color), ["run:N", "round:Q", *tips, "seeds:Q"]),
+        hover_points(base.encode(height, color), ["run:N", "round:Q", *tips]),
     )
+
+
+def has_band(rows: Sequence[Row]) -> bool:
+    """Return whether a mean is over several seeds."""
+    return any(row["seeds"] > 1 for row in rows)
 
 
 def phase_strip(rows: Sequence[Row]) -> list[Any]:

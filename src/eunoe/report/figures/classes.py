@@ -54,9 +54,8 @@ def draw_per_class(rows: Sequence[Row], display: Display) -> Figure:
 
     ends = charts.describe_runs(rows, describe)
     return Figure(
-        f"{charts.capitalize(task.unit_metric)} of each {task.unit}: a dark cell right of a bright one is a "
-        f"{task.unit} forgotten",
-        f"Global model. Of more than {theme.MOST_CLASSES} {task.units}, those that lose most per round are "
+        f"{charts.capitalize(task.unit_metric)} of each {task.unit}",
+        f"Global model; a dark cell right of a bright one is a {task.unit} forgotten. Of more than {theme.MOST_CLASSES} {task.units}, those that lose most per round are "
         "shown.",
         charts.panel_per_run(rows, panel, height=max(theme.PANEL, 9 * len(names))),
         f"Heat map of {task.unit_metric} per {task.unit} over rounds. {ends}.",
@@ -110,9 +109,8 @@ def draw_local_models(rows: Sequence[Row], display: Display) -> Figure:
     what = f"{task.unit_metric} per {task.unit} of the model at the start of a round, of each client's model "
     what += "after local training and of the global model"
     return Figure(
-        "From the start model to local models to the global model: dark rows between bright ones are local "
-        "forgetting",
-        f"{charts.capitalize(what)}. A dot marks a {task.unit} that the client has data of.",
+        "From the start model to local models to the global model",
+        f"{charts.capitalize(what)}. Dark rows between bright ones are local forgetting. A dot marks a {task.unit} that the client has data of.",
         chart,
         f"Heat map of {what}, for {', '.join(charts.by_run(rows))}.",
     )
@@ -181,6 +179,6 @@ def draw_one_client(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-PER_CLASS = Kind("per-class", per_class_rows, draw_per_class)
+PER_CLASS = Kind("per-class", per_class_rows, draw_per_class, charts.over_rounds)
 LOCAL_MODELS = Kind("local-models", local_models_rows, draw_local_models)
-ONE_CLIENT = Kind("one-client", one_client_rows, draw_one_client)
+ONE_CLIENT = Kind("one-client", one_client_rows, draw_one_client, charts.over_rounds)

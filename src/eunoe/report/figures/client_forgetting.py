@@ -4,6 +4,7 @@ The means over the rounds are figure 4 of the WSM paper.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -23,6 +24,8 @@ from eunoe.store.run_records import Record, RunRecords
 
 # The column of means over all other clients' data.
 MEAN = "F_k"
+# Clients of the smallest matrix that is shown.
+SMALLEST = 3
 
 
 def matrix_rows(runs: Sequence[RunRecords]) -> list[Row]:
@@ -35,6 +38,12 @@ def matrix_rows(runs: Sequence[RunRecords]) -> list[Row]:
         if (number := int(record["round"])) in rounds
         for cell in _cells(record)
     ]
+
+
+def are_large(rows: Sequence[Row]) -> bool:
+    """Return whether a matrix has enough clients to say more than the means do."""
+    models = Counter((row["run"], row["probe"]) for row in rows if row["data"] == MEAN)
+    return min(max(models.values(), default=0), len({row["data"] for row in rows} - {MEAN})) >= SMALLEST
 
 
 def _lost(record: Record) -> forgetting.ClientForgetting:
@@ -184,5 +193,5 @@ def draw_means(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-MATRICES = Kind("client-matrices", matrix_rows, draw_matrices)
-MEANS = Kind("client-means", mean_rows, draw_means)
+MATRICES = Kind("client-matrices", matrix_rows, draw_matrices, are_large)
+MEANS = Kind("client-means", mean_rows, draw_means, charts.over_rounds)

@@ -89,11 +89,11 @@ def _measure(probe: Record) -> list[float]:
 def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a panel per number."""
     panels = []
-    for field, title in (
-        ("start", "distance from the start model"),
-        ("apart", "distance from each other"),
-        ("cosine", "cosine between updates"),
-    ):
+    fields = {"start": "distance from the start model", "apart": "distance from each other"}
+    fields["cosine"] = "cosine between updates"
+    # A round of one client has no distances between clients.
+    fields = {field: title for field, title in fields.items() if not np.isnan(rows[-1][field])}
+    for field, title in fields.items():
         base = alt.Chart().transform_filter(f"isValid(datum.{field})")
         height = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True))
         base = base.encode(charts.round_axis(), height, display.run_color(rows))
@@ -102,13 +102,13 @@ def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
         panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
     ends = charts.describe_runs(
         rows,
-        lambda own: "{start:.2f} from the start, {apart:.2f} apart, cosine {cosine:.2f}".format(**own[-1]),
+        lambda own: ", ".join(f"{title} {own[-1][field]:.2f}" for field, title in fields.items()),
     )
     return Figure(
         "Drift of local models, and agreement of their updates",
         "Mean distance from the start model, root mean square distance between two clients, mean cosine "
         "between two clients' updates (1: same direction, 0: unrelated).",
-        charts.side_by_side(panels, rows, columns=3),
+        charts.side_by_side(panels, rows, columns=len(panels)),
         f"Line charts of drift; in the last probed round {ends}.",
     )
 
@@ -214,6 +214,6 @@ def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
 
 
 PROBABILITIES = Kind("probabilities", probability_rows, draw_probability)
-DRIFT = Kind("drift", drift_rows, draw_drift)
+DRIFT = Kind("drift", drift_rows, draw_drift, charts.over_rounds)
 CLIENTS = Kind("clients", client_rows, draw_client)
 COSTS = Kind("costs", cost_rows, draw_cost)

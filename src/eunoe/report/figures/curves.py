@@ -26,7 +26,7 @@ PARTS = {
     "lowest": "lowest in the phase",
     "end": "at its end",
 }
-BAND = "Mean over seeds with a band of one standard deviation"
+BAND = "Mean over seeds with a band of one standard deviation. "
 
 
 def main_metric(run: RunRecords) -> tuple[Sequence[int], Array]:
@@ -65,13 +65,13 @@ def draw_metric(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the main metric of the global model."""
     metric = display.task.title
     title = f"{charts.capitalize(metric)} of the global model"
-    return _draw(rows, display, metric, title, f"{BAND}. Drops are rounds that forget.", share=True)
+    return _draw(rows, display, metric, title, "Drops are rounds that forget.", share=True)
 
 
 def draw_loss(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the loss of the global model."""
-    title = "Loss of the global model: a rise is a round that made it worse"
-    return _draw(rows, display, "loss", title, f"{charts.capitalize(display.task.loss_title)}. {BAND}.")
+    title = "Loss of the global model"
+    return _draw(rows, display, "loss", title, f"{charts.capitalize(display.task.loss_title)}.")
 
 
 def draw_epsilon(rows: Sequence[Row], display: Display) -> Figure:
@@ -84,7 +84,7 @@ def draw_epsilon(rows: Sequence[Row], display: Display) -> Figure:
 def draw_custom(metric: str, rows: Sequence[Row], display: Display) -> Figure:
     """Draw a custom metric."""
     title = metric.removesuffix(".value")
-    return _draw(rows, display, title, title, f"{BAND}.")
+    return _draw(rows, display, title, title, "")
 
 
 def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
@@ -101,7 +101,11 @@ def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
     chart = charts.band_and_line(rows, display, axis, zero=True)
     caption = f"F_t: the mean over {units} of the {metric} lost since the previous round; gains count as 0."
     return Figure(
-        f"Round forgetting: {metric} lost since the previous round", caption, chart, text, wide=False
+        f"Round forgetting: {metric} lost since the previous round",
+        BAND * charts.has_band(rows) + caption,
+        chart,
+        text,
+        wide=False,
     )
 
 
@@ -132,8 +136,9 @@ def draw_distribution(rows: Sequence[Row], display: Display) -> Figure:
 
     chart = alt.layer(base.mark_line(interpolate="step-after"), charts.hover_points(base, tips))
     return Figure(
-        "Distribution of round forgetting: the further left a line rises, the less is forgotten",
-        "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis.",
+        "Distribution of round forgetting",
+        "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis: the further left "
+        "a line rises, the less is forgotten.",
         chart,
         f"Distribution of round forgetting: {charts.describe_runs(rows, describe)}.",
         wide=False,
@@ -216,15 +221,16 @@ def _draw(
     form = ".1%" if share else ".4g"
     ends = charts.describe_runs(rows, lambda own: f"ends at {own[-1]['mean']:{form}}")
     chart = charts.band_and_line(rows, display, metric, zero, share)
+    caption = BAND * charts.has_band(rows) + caption
     return Figure(title, caption, chart, f"Line chart of {metric} over rounds. {ends}.", wide=False)
 
 
-ACCURACY = Kind("accuracy", metric_rows, draw_metric)
-LOSS = Kind("loss", loss_rows, draw_loss)
-ROUND_FORGETTING = Kind("round-forgetting", forgetting_rows, draw_forgetting)
+ACCURACY = Kind("accuracy", metric_rows, draw_metric, charts.over_rounds)
+LOSS = Kind("loss", loss_rows, draw_loss, charts.over_rounds)
+ROUND_FORGETTING = Kind("round-forgetting", forgetting_rows, draw_forgetting, charts.over_rounds)
 DISTRIBUTION = Kind("distribution", distribution_rows, draw_distribution)
 PHASES = Kind("phases", phase_rows, draw_phases)
-PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilon)
+PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilon, charts.over_rounds)
 
 
 def custom_metrics(runs: Sequence[RunRecords]) -> list[Kind]:
@@ -232,6 +238,6 @@ def custom_metrics(runs: Sequence[RunRecords]) -> list[Kind]:
     metrics = sorted({metric for run in runs for metric in run.own_metrics})
     names = {metric: f"metric-{metric.removesuffix('.value').replace('.', '-')}" for metric in metrics}
     return [
-        Kind(names[metric], partial(recorded_rows, metric), partial(draw_custom, metric))
+        Kind(names[metric], partial(recorded_rows, metric), partial(draw_custom, metric), charts.over_rounds)
         for metric in metrics
     ]

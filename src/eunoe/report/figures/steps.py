@@ -59,7 +59,10 @@ def signed_title(rows: Sequence[Row], display: Display) -> str:
             return f"restores {metric}" if step == AGGREGATION else f"gains {metric}"
         return "changes little" if all(abs(points) <= 0.05 for points in lost) else "differs between runs"
 
-    return f"Local training {effect(LOCAL)}, aggregation {effect(AGGREGATION)}"
+    local, aggregation = effect(LOCAL), effect(AGGREGATION)
+    if "differs" in local + aggregation:
+        return f"Change of {metric} by local training and by aggregation"
+    return f"Local training {local}, aggregation {aggregation}"
 
 
 def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
@@ -163,13 +166,13 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
 
     words = charts.describe_runs(rows, describe)
     return Figure(
-        "Loss within each round: high peaks are local models that drift from the global objective",
-        "Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
+        "Loss within each round",
+        "High peaks are local models that drift from the global objective. Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
         charts.panel_per_run(rows, panel),
         f"Mean loss of local models and of the global model: {words}.",
     )
 
 
-SIGNED = Kind("signed-parts", step_rows, draw_signed)
-LOST = Kind("knowledge-lost", step_rows, draw_lost)
+SIGNED = Kind("signed-parts", step_rows, draw_signed, charts.over_rounds)
+LOST = Kind("knowledge-lost", step_rows, draw_lost, charts.over_rounds)
 SAW_TOOTH = Kind("saw-tooth", saw_tooth_rows, draw_saw_tooth)
