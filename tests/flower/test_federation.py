@@ -47,6 +47,7 @@ METHODS = {
     "adam at the server": {"method": "fedavg", "server_optimizer": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},
     "averaging": {"averaging": {"decay": 0.5}},
+    "stale updates": {"method": "scaffold", "staleness": {"max": 2, "weighting": "polynomial"}},
     "a schedule of losses": {"loss": {"name": "schedule", "rounds": 2}},
     "label drift, with what clients remember": {
         "stream": {"name": "label_drift", "start": 2, "end": 4},

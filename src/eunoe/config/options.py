@@ -318,6 +318,18 @@ class Compression(Options):
         return self.share == 1
 
 
+class Staleness(Options):
+    """Clients that train from the model of an earlier round, with delays drawn by round and client."""
+
+    max: int = Field(ge=0, le=1000, description="Largest delay in rounds; as many models are kept.")
+    distribution: Literal["uniform", "geometric"] = Field(
+        "uniform", description="Delays from 0 to max alike, or d with probability 1 / 2^(d + 1)."
+    )
+    weighting: Literal["none", "polynomial"] = Field(
+        "none", description="Weight of a change with delay d: 1, or 1 / sqrt(1 + d)."
+    )
+
+
 class Attack(Options):
     """Malicious clients in a simulation."""
 

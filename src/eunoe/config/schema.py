@@ -117,6 +117,7 @@ class Config(Options):
     )
     privacy: options.Privacy | None = Field(None, description="Differential privacy of clients.")
     compress: options.Compression | None = Field(None, description="Compression of updates.")
+    staleness: options.Staleness | None = Field(None, description="Simulated delays of updates.")
     attack: options.Attack | None = Field(None, description="Malicious clients in a simulation.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the global model.")
     metrics: tuple[Named, ...] = Field((), description="Further metrics of the global model.")
@@ -179,7 +180,9 @@ class Config(Options):
         mean = "" if self.averaging is None else " + averaging"
         noise = "" if self.privacy is None else " + privacy"
         less = "" if self.compress is None else f" + {self.compress.name}"
-        return self.name or f"{self.method.name}{step}{mask}{combined}{mean}{noise}{less} · {self.loss.name}"
+        late = f" + staleness {self.staleness.max}" if self.staleness and self.staleness.max else ""
+        parts = f"{step}{mask}{combined}{mean}{noise}{less}{late}"
+        return self.name or f"{self.method.name}{parts} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

@@ -15,6 +15,7 @@ from eunoe.data.federation import Federation
 from eunoe.engines.compression import compress, compressed_uploads, without_residuals
 from eunoe.engines.memory import without_memory
 from eunoe.engines.simulation import ClientData, Simulation
+from eunoe.engines.staleness import rebase_update, stale_broadcast
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.server.updates import Broadcast, Update
 
@@ -82,14 +83,15 @@ def train_client(
     context, model, method = simulation.context, simulation.model, simulation.method
     assert context.round == broadcast.round
     broadcast = broadcast.to(model.device)
+    received = stale_broadcast(simulation.staleness, context, client, broadcast)
     data = ClientData.load(simulation, client, state)
     if data.skipped:
         return Update(client, 0, broadcast.weights.to("cpu"), {}, skipped=SKIPPED), {}
     # For the model's dropout.
     with global_stream(model.device, context.seed, "model", context.round, client):
-        model.load(broadcast.weights)
+        model.load(received.weights)
         model.module.train()
-        client_context, order, sizes = begin_client(data, broadcast, state)
+        client_context, order, sizes = begin_client(data, received, state)
         method.begin(client_context)
         augmenting = (
             torch_generator(context.seed, "augmentation", context.round, client)
@@ -119,26 +121,30 @@ def train_client(
         client_context.forwards,
         client_context.backwards,
     )
-    return compress_update(simulation, update, broadcast, state, finished.state | data.new_memory())
+    new = finished.state | data.new_memory()
+    return finish_update(simulation, update, received, broadcast, state, new)
 
 
-def compress_update(
+def finish_update(
     simulation: Simulation,
     update: Update,
-    broadcast: Broadcast,
+    received: Broadcast,
+    sent: Broadcast,
     before: Mapping[str, Tensor],
     after: Vectors,
 ) -> tuple[Update, Vectors]:
     """Return a client's update as the server reads it, and the client's new state.
 
-    `before` is its state at the start and `after` its new state without what was not sent.
+    `received` is what it trained from and `sent` the newest broadcast; `before` is its state at the start and
+    `after` its new state without what was not sent.
     """
     compression, context = simulation.compression, simulation.context
-    if compression is None or update.skipped is not None:
+    update = rebase_update(simulation.staleness, context, update, received, sent)
+    if compression is None:
         return update, after
     names = compressed_uploads(compression, simulation.method.uploads(context), context.model.parameters)
     rng = generator(context.seed, "compression", context.round, update.client)
-    start = broadcast.weights.parameters.cpu()
+    start = sent.weights.parameters.cpu()
     update, residuals = compress(compression, update, start, names, before, rng)
     return update, {**after, **residuals}
 

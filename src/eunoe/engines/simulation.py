@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Attack, Augment, Averaging, Compression
+from eunoe.config.options import Attack, Augment, Averaging, Compression, Staleness
 from eunoe.core.batches import max_steps
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Vectors
@@ -44,6 +44,7 @@ class Simulation:
     averaging: Averaging | None = None
     attack: Attack | None = None
     compression: Compression | None = None
+    staleness: Staleness | None = None
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     secure: SecureSums | None = None
 

@@ -87,6 +87,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         averaging=config.averaging,
         attack=config.attack,
         compression=config.compress,
+        staleness=config.staleness if config.staleness and config.staleness.max else None,
         memory=MemoryOptions(
             replay=0 if config.replay is None else config.replay.memory,
             stale_counts=config.stale_counts,

@@ -17,6 +17,7 @@ from eunoe.core.flat_model import Vectors
 from eunoe.engines.base import Engine
 from eunoe.engines.compression import upload_bytes
 from eunoe.engines.simulation import Simulation
+from eunoe.engines.staleness import without_past
 from eunoe.errors import Diverged, RunFailed
 from eunoe.methods.base import ServerUpdate
 from eunoe.server.secure_sum import (
@@ -99,7 +100,8 @@ class Cohort(ABC):
         """Return the bytes of the round: down to all clients, and up from those that sent an update."""
         if not self.simulation.method.aggregates:
             return {"bytes_up": 0, "bytes_down": 0}
-        vectors = (*self.broadcast.weights.vectors().values(), *self.broadcast.shared.values())
+        shared = without_past(self.broadcast.shared)
+        vectors = (*self.broadcast.weights.vectors().values(), *shared.values())
         down = sum(vector.nbytes for vector in vectors)
         return {"bytes_up": self.sent * self.upload_bytes(), "bytes_down": len(self.clients) * down}
 

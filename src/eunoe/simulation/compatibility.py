@@ -257,11 +257,20 @@ RULES: list[Rule] = [
     ),
     *(
         excludes(option, "method={method}", "it trains no client", lambda s: not s.method.trains_clients)
-        for option in ("stream", "replay", "attack", "compress", "secure_aggregation", "privacy")
+        for option in ("stream", "replay", "attack", "compress", "staleness", "secure_aggregation", "privacy")
     ),
     *(
         excludes(option, "method={method}", "it has no global model", lambda s: not s.method.aggregates)
-        for option in ("averaging", "attack", "probes", "compress", "secure_aggregation", "privacy")
+        for option in (
+            *("averaging", "attack", "probes", "compress", "staleness"),
+            *("secure_aggregation", "privacy"),
+        )
+    ),
+    excludes(
+        "staleness",
+        "method={method}",
+        "it needs what clients trained, or sent last, in terms of the newest model",
+        lambda s: s.method.keeps_models or not s.method.takes_stale,
     ),
     excludes(
         "stream 'domain'",

@@ -67,6 +67,9 @@ class Checkpoint:
         for name in _OF_STATE:
             setattr(run_state, name, self.facts[name])
         run_state.recorded = run_state.round
+        run_state.past = []
+        while vectors := self._group(f"past {len(run_state.past) + 1}"):
+            run_state.past.append(vectors)
         norms = self.facts["norms"].items()
         run_state.norms = {name: [NormStats(*pair) for pair in pairs] for name, pairs in norms}
         run_state.metrics = {
@@ -95,6 +98,7 @@ def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> N
         # A copy: the last model is often the best one, and safetensors refuses shared tensors.
         "best": run_state.best.copy().vectors() if run_state.best else {},
         **tensors,
+        **{f"past {number}": vectors for number, vectors in enumerate(run_state.past, start=1)},
     }
     facts = {"metrics": values, **{name: getattr(run_state, name) for name in _OF_STATE}}
     facts |= {name: getattr(manifest, name) for name in _OF_MANIFEST}

@@ -28,6 +28,8 @@ class RunState:
     seconds: float = 0.0
     # The median norms of the last rounds' updates, by vector.
     norms: dict[str, list[NormStats]] = field(default_factory=dict)
+    # What was sent in the last rounds, the newest first, for stale updates.
+    past: list[Vectors] = field(default_factory=list)
 
 
 def start_state(simulation: Simulation) -> RunState:

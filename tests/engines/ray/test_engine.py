@@ -354,6 +354,20 @@ def test_every_method_has_the_same_bits_on_ray(
     assert results(pair[0]) == results(pair[1])
 
 
+@pytest.mark.parametrize("summers", [None, 2])
+def test_stale_updates_have_the_bits_of_the_serial_engine(
+    one_node: None, tmp_path: Path, summers: int | None
+) -> None:
+    values = {"rounds": 4, "participation": 5, "method": "scaffold", "staleness": {"max": 2}, "probes": []}
+    engine = {"name": "ray", "workers": 1, "summers": summers}
+    torch.manual_seed(0)
+    done = run({**values, "engine": engine}, federation=blobs(clients=8), model=Net(), out=tmp_path / "ray")
+    torch.manual_seed(0)
+    serial = {**values, "engine": "serial"}
+    plain = run(serial, federation=blobs(clients=8), model=Net(), out=tmp_path / "serial")
+    assert bits(done.folder) == bits(plain.folder)
+
+
 @pytest.mark.parametrize("task", ["multilabel", "regression"])
 def test_labels_and_numbers_have_the_bits_of_the_serial_engine(tmp_path: Path, task: str) -> None:
     values = {

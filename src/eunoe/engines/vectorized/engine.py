@@ -16,10 +16,11 @@ from torch import nn
 from eunoe.core.flat_model import Vectors
 from eunoe.core.rng import global_stream
 from eunoe.engines.base import Engine
-from eunoe.engines.client import compress_update, make_client_context
+from eunoe.engines.client import finish_update, make_client_context
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import note_client, train_and_save
 from eunoe.engines.simulation import ClientData, Simulation
+from eunoe.engines.staleness import stale_broadcast
 from eunoe.engines.vectorized.stack import StackClient
 from eunoe.engines.vectorized.stacks import Stacks, Trained
 from eunoe.errors import NotVectorizable
@@ -78,7 +79,7 @@ class Vectorized(Engine):
                 members = [self._begin(data, broadcast) for data in everybody if not data.skipped]
                 trained = self.take_steps(members) if members else []
                 for member, result in zip(members, trained, strict=True):
-                    done[member.data.client] = self._finish(member, result)
+                    done[member.data.client] = self._finish(member, result, broadcast)
             except NotVectorizable as reason:
                 self._warn(str(reason))
                 # Batches of a model with batch normalization may be of one size in another round.
@@ -90,11 +91,8 @@ class Vectorized(Engine):
                 yield train_and_save(simulation, self.states, client, broadcast)
                 continue
             update, state = done.pop(client)
-            if simulation.compression is not None:
-                before = self.states.load(client)
-                update, state = compress_update(simulation, update, broadcast, before, state)
-                # No network carries it here.
-                update.packed = {}
+            # No network carries it here.
+            update.packed = {}
             self.states.save(client, broadcast.round, state)
             yield update
 
@@ -104,9 +102,11 @@ class Vectorized(Engine):
 
     def _begin(self, data: ClientData, broadcast: Broadcast) -> StackClient:
         """Return a client after the method's `begin`."""
+        simulation = data.simulation
+        broadcast = stale_broadcast(simulation.staleness, simulation.context, data.client, broadcast)
         member = StackClient.plan(data, broadcast)
         if self._needs_clients:
-            simulation, client, round = data.simulation, data.client, broadcast.round
+            client, round = data.client, broadcast.round
             model, seed = simulation.model, simulation.context.seed
             with global_stream(model.device, seed, "model", round, client), note_client(client, round):
                 model.load(broadcast.weights)
@@ -119,7 +119,7 @@ class Vectorized(Engine):
                 member.stream = torch.get_rng_state()
         return member
 
-    def _finish(self, member: StackClient, trained: Trained) -> tuple[Update, Vectors]:
+    def _finish(self, member: StackClient, trained: Trained, sent: Broadcast) -> tuple[Update, Vectors]:
         """Return a client's update and its new state, after the method's `finish`."""
         simulation, client, round = member.simulation, member.data.client, member.broadcast.round
         weights, finished, passed = trained.weights, Finished(), member.client
@@ -141,7 +141,9 @@ class Vectorized(Engine):
             trained.forwards + (passed.forwards if passed else 0),
             trained.backwards + (passed.backwards if passed else 0),
         )
-        return update, finished.state | member.data.new_memory()
+        before = self.states.load(client) if simulation.compression is not None else {}
+        new = finished.state | member.data.new_memory()
+        return finish_update(simulation, update, member.broadcast, sent, before, new)
 
     def _warn(self, reason: str) -> None:
         if reason not in self._warned:
