@@ -48,6 +48,7 @@ METHODS = {
     "batch norm": {"model": "tests.flower.methods:Normed"},
     "averaging": {"averaging": {"decay": 0.5}},
     "stale updates": {"method": "scaffold", "staleness": {"max": 2, "weighting": "polynomial"}},
+    "a schedule of participation": {"participation": {"start": 2, "end": 4}},
     "a schedule of losses": {"loss": {"name": "schedule", "rounds": 2}},
     "label drift, with what clients remember": {
         "stream": {"name": "label_drift", "start": 2, "end": 4},

@@ -318,6 +318,39 @@ class Compression(Options):
         return self.share == 1
 
 
+def count_participants(participation: int | float, clients: int) -> int:
+    """Return how many clients a number or share of them is."""
+    if isinstance(participation, int):
+        if participation > clients:
+            raise InputError(f"participation={participation} is more than the {clients} clients")
+        return participation
+    return max(1, round(participation * clients))
+
+
+def check_participation(value: int | float) -> int | float:
+    if not (value >= 1 if isinstance(value, int) else 0 < value <= 1):
+        raise ValueError(f"must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
+    return value
+
+
+Participants = Annotated[int | Finite, AfterValidator(check_participation)]
+
+
+class Participation(Options):
+    """Clients per round as a schedule: in equal steps from the first round to round `over`, then constant."""
+
+    start: Participants = Field(description="Clients of round 1: a share or a number.")
+    end: Participants = Field(description="Clients from round `over` on.")
+    over: int = Field(ge=1, description="The round in which `end` is reached; default: the last one.")
+
+    def participants(self, round: int, clients: int) -> int:
+        """Return how many clients take part in a round."""
+        first, last = (count_participants(each, clients) for each in (self.start, self.end))
+        done = 1.0 if round >= self.over else (round - 1) / (self.over - 1)
+        # Halves are rounded up.
+        return math.floor(first + done * (last - first) + 0.5)
+
+
 class Staleness(Options):
     """Clients that train from the model of an earlier round, with delays drawn by round and client."""
 

@@ -89,8 +89,10 @@ class Config(Options):
     name: str = Field("", description="A name for tables and figures; by default method and loss.")
     seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of all random numbers.")
     rounds: int = Field(100, ge=1, le=MOST_ROUNDS, description="Number of rounds.")
-    participation: int | Finite = Field(
-        0.1, description="Clients per round: a share of all (a float up to 1.0) or a number (an integer)."
+    participation: options.Participants | options.Participation = Field(
+        0.1,
+        description="Clients per round: a share of all (a float up to 1.0) or a number (an integer); or a "
+        "schedule with start and end.",
     )
     data: Named = Field(Named(name="digits"), description="The data set.")
     backbone: Named | None = Field(None, description="A frozen encoder in front of the model.")
@@ -149,12 +151,15 @@ class Config(Options):
         """Make a list of a single name or section."""
         return value if isinstance(value, list | tuple) else [value]
 
-    @field_validator("participation")
+    @model_validator(mode="before")
     @classmethod
-    def _check_participation(cls, value: int | float) -> int | float:
-        if not (value >= 1 if isinstance(value, int) else 0 < value <= 1):
-            raise ValueError(f"must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
-        return value
+    def _end_participation(cls, values: Any) -> Any:
+        """Let a schedule end with the last round; a run that is resumed with more rounds keeps its own."""
+        schedule = values.get("participation") if isinstance(values, Mapping) else None
+        if not isinstance(schedule, Mapping):
+            return values
+        whole = {"over": values.get("rounds", cls.model_fields["rounds"].default), **schedule}
+        return {**values, "participation": options.Participation.read(whole, "participation")}
 
     def _check_options(self) -> None:
         evaluation = self.evaluation
@@ -164,12 +169,15 @@ class Config(Options):
                 raise ValueError(f"stop.{key} needs evaluation.{part}=true, and every or last above 0")
 
     def participants(self, clients: int) -> int:
-        """Return the number of clients in a round."""
-        if isinstance(self.participation, int):
-            if self.participation > clients:
-                raise InputError(f"participation={self.participation} is more than the {clients} clients")
-            return self.participation
-        return max(1, round(self.participation * clients))
+        """Return the number of clients in a round, or the most of any round."""
+        return self.participant_range(clients)[1]
+
+    def participant_range(self, clients: int) -> tuple[int, int]:
+        """Return the fewest and the most clients of a round."""
+        share = self.participation
+        ends = (share.start, share.end) if isinstance(share, options.Participation) else (share, share)
+        fewest, most = sorted(options.count_participants(each, clients) for each in ends)
+        return fewest, most
 
     @property
     def title(self) -> str:

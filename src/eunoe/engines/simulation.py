@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Attack, Augment, Averaging, Compression, Staleness
+from eunoe.config.options import Attack, Augment, Averaging, Compression, Participation, Staleness
 from eunoe.core.batches import max_steps
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Vectors
@@ -45,14 +45,21 @@ class Simulation:
     attack: Attack | None = None
     compression: Compression | None = None
     staleness: Staleness | None = None
+    # How many clients take part by round, where that changes.
+    participation: Participation | None = None
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     secure: SecureSums | None = None
 
     def in_round(self, round: int) -> "Simulation":
         """Return the simulation with the data, the loss and the context of a round."""
         context = replace(self.context, round=round, lr=self.context.training.lr_in(round))
-        federation, loss = in_round(self.federation, round), self.loss.in_round(round)
-        return replace(self, federation=federation, loss=loss, context=context)
+        federation, loss, secure = in_round(self.federation, round), self.loss.in_round(round), self.secure
+        if self.participation is not None:
+            context = replace(
+                context, participants=self.participation.participants(round, context.data.clients)
+            )
+            secure = secure and secure.with_participants(context.participants)
+        return replace(self, federation=federation, loss=loss, context=context, secure=secure)
 
     def augmented(self, x: Input, generator: torch.Generator) -> Input:
         """Augment a training batch; crops have black borders."""

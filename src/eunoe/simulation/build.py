@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
-from eunoe.config.options import Named
+from eunoe.config.options import Named, Participation
 from eunoe.config.schema import Config
 from eunoe.core.fields import Fields, Input, describe_input, leaves
 from eunoe.core.flat_model import FlatModel, load_state
@@ -87,6 +87,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         averaging=config.averaging,
         attack=config.attack,
         compression=config.compress,
+        participation=config.participation if isinstance(config.participation, Participation) else None,
         staleness=config.staleness if config.staleness and config.staleness.max else None,
         memory=MemoryOptions(
             replay=0 if config.replay is None else config.replay.memory,
@@ -119,10 +120,13 @@ def _build_secure_sums(config: Config, simulation: Simulation) -> SecureSums | N
     max_samples = options.max_samples or int(simulation.federation.sizes.max())
     # Without a stream there are no earlier samples.
     memory = simulation.memory.replay if config.stream else 0
+    for participants in config.participant_range(len(simulation.federation)):
+        options.least(participants)
     return SecureSums(
         make_fixed_point(options, aggregate, context.training, context.participants, max_samples, memory),
         options.least(context.participants),
         simulation.model.variances,
+        options,
     )
 
 

@@ -62,7 +62,9 @@ class Setup:
         context = self.context
         if context.privacy is None:
             return None
-        return context.privacy.accountant(context.data.clients, context.participants)
+        return context.privacy.accountant(
+            context.data.clients, context.participants, self.simulation.participation
+        )
 
     def values(self) -> Mapping[str, Any]:
         """Return the values of a message's placeholders."""
@@ -373,7 +375,8 @@ def check_compatibility(config: Config, simulation: Simulation) -> list[str]:
         if value := rule.broken(setup):
             raise InputError(rule.message.format(**setup.values(), value=value))
     if setup.robust:
-        context.aggregation.check(context.participants)
+        for participants in config.participant_range(context.data.clients):
+            context.aggregation.check(participants)
     if config.attack is not None:
         bad_clients(config.attack, context.data.clients, context.seed)
     check_metrics(config.metrics, config.probes, task)
