@@ -182,6 +182,11 @@ class Training(Options):
     """Local training."""
 
     epochs: int | tuple[int, int] = Field(3, description="Local epochs; [min, max]: drawn per client.")
+    head_epochs: int = Field(
+        0,
+        ge=0,
+        description="First epochs, which train private parameters alone; the others train the rest.",
+    )
     steps: Steps | None = Field(None, ge=1, description="Local steps, instead of epochs.")
     batch_size: Whole = Field(64, ge=0, description="Samples per step; 0: all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
@@ -211,6 +216,8 @@ class Training(Options):
         least, most = self.epoch_range
         if not 1 <= least <= most <= MOST_STEPS:
             raise ValueError(f"epochs must be 1 to {MOST_STEPS}, or a pair [min, max], not {self.epochs}")
+        if self.head_epochs and (self.steps is not None or least != most or self.head_epochs >= least):
+            raise ValueError("head_epochs needs a fixed number of epochs above it, and no steps")
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
 
@@ -349,6 +356,31 @@ class Participation(Options):
         done = 1.0 if round >= self.over else (round - 1) / (self.over - 1)
         # Halves are rounded up.
         return math.floor(first + done * (last - first) + 0.5)
+
+
+class Private(Options):
+    """Parameters that stay with each client; a list of names stands for them alone."""
+
+    names: tuple[str, ...] = Field(
+        min_length=1,
+        description="Names or patterns of parameters or layers, such as classifier; norm: all normalization.",
+    )
+    start: Literal["initial", "mean"] = Field(
+        "initial", description="What new clients start from: the initial part, or the mean of the others."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_names(cls, value: Any) -> Any:
+        return (
+            {"names": [value] if isinstance(value, str) else value}
+            if isinstance(value, str | list | tuple)
+            else value
+        )
+
+    @property
+    def title(self) -> str:
+        return "private " + ", ".join(self.names)
 
 
 class Staleness(Options):

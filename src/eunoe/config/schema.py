@@ -119,6 +119,7 @@ class Config(Options):
     )
     privacy: options.Privacy | None = Field(None, description="Differential privacy of clients.")
     compress: options.Compression | None = Field(None, description="Compression of updates.")
+    private: options.Private | None = Field(None, description="Parameters that stay with each client.")
     staleness: options.Staleness | None = Field(None, description="Simulated delays of updates.")
     attack: options.Attack | None = Field(None, description="Malicious clients in a simulation.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the global model.")
@@ -189,7 +190,8 @@ class Config(Options):
         noise = "" if self.privacy is None else " + privacy"
         less = "" if self.compress is None else f" + {self.compress.name}"
         late = f" + staleness {self.staleness.max}" if self.staleness and self.staleness.max else ""
-        parts = f"{step}{mask}{combined}{mean}{noise}{less}{late}"
+        own = "" if self.private is None else f" + {self.private.title}"
+        parts = f"{step}{mask}{combined}{mean}{noise}{less}{late}{own}"
         return self.name or f"{self.method.name}{parts} · {self.loss.name}"
 
 

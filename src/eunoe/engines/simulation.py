@@ -17,6 +17,7 @@ from eunoe.data.checks import Integers
 from eunoe.data.federation import Federation, in_round
 from eunoe.data.transforms import augment_batch
 from eunoe.engines.memory import ClientMemory, MemoryOptions, load_memory
+from eunoe.engines.private import PrivatePart
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
@@ -45,6 +46,7 @@ class Simulation:
     attack: Attack | None = None
     compression: Compression | None = None
     staleness: Staleness | None = None
+    private: PrivatePart | None = None
     # How many clients take part by round, where that changes.
     participation: Participation | None = None
     memory: MemoryOptions = field(default_factory=MemoryOptions)

@@ -23,6 +23,7 @@ from eunoe.data.transforms import augment_batch
 from eunoe.engines.attacks import flip_labels
 from eunoe.engines.devices import usable_device
 from eunoe.engines.memory import MemoryOptions
+from eunoe.engines.private import PrivatePart
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError, first_line
 from eunoe.losses.base import Loss
@@ -88,6 +89,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         attack=config.attack,
         compression=config.compress,
         participation=config.participation if isinstance(config.participation, Participation) else None,
+        private=None if config.private is None else PrivatePart.of(model, config.private),
         staleness=config.staleness if config.staleness and config.staleness.max else None,
         memory=MemoryOptions(
             replay=0 if config.replay is None else config.replay.memory,

@@ -154,10 +154,11 @@ class PlainCohort(Cohort):
         return f"; the largest change is client {client}'s, with norm {norm:.3g} (median {middle:.3g})"
 
     def upload_bytes(self) -> int:
-        weights, context = self.broadcast.weights, self.simulation.context
+        weights, context, private = self.broadcast.weights, self.simulation.context, self.simulation.private
         buffers = sum(v.nbytes for v in (weights.float_buffers, weights.int_buffers))
         uploads = self.simulation.method.uploads(context)
-        return buffers + upload_bytes(self.simulation.compression, uploads, context)
+        kept = 0 if private is None else private.bytes_kept(weights, uploads)
+        return buffers + upload_bytes(self.simulation.compression, uploads, context) - kept
 
     def record(self) -> RoundRecord:
         used = self.used

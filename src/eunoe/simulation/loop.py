@@ -54,7 +54,10 @@ def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Se
     simulation = simulation.in_round(state.round + 1)
     context, method = simulation.context, simulation.method
     clients = select_clients(simulation)
-    broadcast = Broadcast(context.round, state.weights, method.broadcast(state.server, context))
+    weights = state.weights
+    if (private := simulation.private) is not None and private.start_from_mean:
+        weights = private.put_mean(weights, state.private)
+    broadcast = Broadcast(context.round, weights, method.broadcast(state.server, context))
     broadcast = add_past(broadcast, state.past)
     for hook in hooks:
         hook.before_training(context.round, clients, state.weights)
@@ -81,6 +84,9 @@ def update_state(
     # The round first: from here on the state is not whole until the round is recorded.
     state.round = context.round
     for client in cohort.aggregate.clients:
+        if (private := simulation.private) is not None:
+            before, now = engine.states.load(client), engine.states.load(client, context.round)
+            state.private = private.replace(state.private, before, now)
         engine.states.accept(client, context.round)
     state.weights, state.server = update.weights, update.server
     if staleness is not None:

@@ -67,7 +67,7 @@ class Checkpoint:
         for name in _OF_STATE:
             setattr(run_state, name, self.facts[name])
         run_state.recorded = run_state.round
-        run_state.past = []
+        run_state.private, run_state.past = self._group("private"), []
         while vectors := self._group(f"past {len(run_state.past) + 1}"):
             run_state.past.append(vectors)
         norms = self.facts["norms"].items()
@@ -95,6 +95,7 @@ def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> N
         "server": run_state.server,
         "weights": run_state.weights.vectors(),
         "average": run_state.average,
+        "private": run_state.private,
         # A copy: the last model is often the best one, and safetensors refuses shared tensors.
         "best": run_state.best.copy().vectors() if run_state.best else {},
         **tensors,

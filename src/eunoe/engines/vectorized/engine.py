@@ -16,11 +16,10 @@ from torch import nn
 from eunoe.core.flat_model import Vectors
 from eunoe.core.rng import global_stream
 from eunoe.engines.base import Engine
-from eunoe.engines.client import finish_update, make_client_context
+from eunoe.engines.client import finish_update, make_client_context, receive
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import note_client, train_and_save
 from eunoe.engines.simulation import ClientData, Simulation
-from eunoe.engines.staleness import stale_broadcast
 from eunoe.engines.vectorized.stack import StackClient
 from eunoe.engines.vectorized.stacks import Stacks, Trained
 from eunoe.errors import NotVectorizable
@@ -68,15 +67,17 @@ class Vectorized(Engine):
     def _train(
         self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast
     ) -> Iterator[Update]:
-        remembers = simulation.memory.replay or simulation.memory.label_counts
-        everybody = [
-            ClientData.load(simulation, client, self.states.load(client) if remembers else {})
-            for client in clients
-        ]
+        remembers = simulation.memory.replay or simulation.memory.label_counts or simulation.private
+        states = {client: self.states.load(client) if remembers else {} for client in clients}
+        everybody = [ClientData.load(simulation, client, state) for client, state in states.items()]
         done: dict[int, tuple[Update, Vectors]] = {}
         if self._serial is None:
             try:
-                members = [self._begin(data, broadcast) for data in everybody if not data.skipped]
+                members = [
+                    self._begin(data, receive(simulation, data.client, broadcast, states[data.client]))
+                    for data in everybody
+                    if not data.skipped
+                ]
                 trained = self.take_steps(members) if members else []
                 for member, result in zip(members, trained, strict=True):
                     done[member.data.client] = self._finish(member, result, broadcast)
@@ -102,11 +103,9 @@ class Vectorized(Engine):
 
     def _begin(self, data: ClientData, broadcast: Broadcast) -> StackClient:
         """Return a client after the method's `begin`."""
-        simulation = data.simulation
-        broadcast = stale_broadcast(simulation.staleness, simulation.context, data.client, broadcast)
         member = StackClient.plan(data, broadcast)
         if self._needs_clients:
-            client, round = data.client, broadcast.round
+            simulation, client, round = data.simulation, data.client, broadcast.round
             model, seed = simulation.model, simulation.context.seed
             with global_stream(model.device, seed, "model", round, client), note_client(client, round):
                 model.load(broadcast.weights)
@@ -155,6 +154,8 @@ def declared_reason(simulation: Simulation) -> str | None:
     """Return why no client of a simulation can be vectorized, if that is known before it trains."""
     if not simulation.method.vectorizes:
         return f"the method {type(simulation.method).__name__} does not vectorize"
+    if simulation.context.training.head_epochs:
+        return "training.head_epochs trains two parts of the model in turn"
     if any(_draws(module) for module in simulation.model.module.modules()):
         return "the model draws random numbers (dropout)"
     return None
