@@ -47,6 +47,8 @@ METHODS = {
     "adam at the server": {"method": "fedavg", "server_optimizer": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},
     "averaging": {"averaging": {"decay": 0.5}},
+    "stale updates": {"method": "scaffold", "staleness": {"max": 2, "weighting": "polynomial"}},
+    "a schedule of participation": {"participation": {"start": 2, "end": 4}},
     "a schedule of losses": {"loss": {"name": "schedule", "rounds": 2}},
     "label drift, with what clients remember": {
         "stream": {"name": "label_drift", "start": 2, "end": 4},
@@ -120,6 +122,35 @@ def assert_same(one: Run, other: Run) -> None:
 def test_bits_are_those_of_the_serial_engine(tmp_path, method):
     serial = run(values(**METHODS[method]), out=tmp_path / "serial")
     assert_same(Federation(tmp_path / "flower", **METHODS[method]).serve(), serial)
+
+
+def test_private_parts_stay_on_the_nodes_and_train_as_on_the_serial_engine(tmp_path):
+    more = {"method": "scaffold", "private": "classifier", "probes": []}
+    serial = run(values(**more), out=tmp_path / "serial")
+    federation, sizes = Federation(tmp_path / "flower", **more), set()
+
+    def watched(asked, message):
+        if message.metadata.message_type != "train":
+            return None
+        reply = train(federation.config, node_options(federation.grid.nodes[asked]), message.content)
+        parts = {**reply.array_records["weights"], **reply.array_records["uploads"]}
+        sizes.update((name, array.shape[0]) for name, array in parts.items())
+        return reply
+
+    federation.grid.tamper = watched
+    done, classifier = federation.serve(), 16 * 10 + 10
+    ours, theirs = final(done), final(serial)
+    # The server has neither the clients' parts nor, to evaluate with, their mean.
+    trained = [name for name in theirs if name.partition("/")[0] in ("weights", "server", "clients")]
+    assert all(torch.equal(ours[name], theirs[name]) for name in trained)
+    shared = len(theirs["weights/parameters"]) - classifier
+    assert {size for name, size in sizes if name in ("parameters", "control_change")} == {shared}
+    for path in (tmp_path / "serial/states").glob("*/*"):
+        (other,) = (tmp_path / "flower/state").glob(f"*/*/{path.name}")
+        assert other.read_bytes() == path.read_bytes()
+    mean = {"names": ["classifier"], "start": "mean"}
+    with pytest.raises(InputError, match=r"private\.start = 'mean' is for simulations"):
+        Federation(tmp_path / "mean", private=mean, probes=[]).serve()
 
 
 def test_inputs_of_several_fields(tmp_path):

@@ -25,6 +25,8 @@ DIGITS = {"data": "digits", "partition": {"name": "dirichlet", "clients": 4}}
 DRIFT = {"stream": {"name": "label_drift", "start": 1, "end": 2}, **DIGITS}
 DOMAIN = {"stream": {"name": "domain", "start": 1, "end": 2}}
 ARRIVAL = {"stream": {"name": "arrival", "over": 2}}
+STALE = {"staleness": {"max": 2}}
+OWN = {"private": "classifier"}
 GMA = {"server_optimizer": {"name": "sgd", "gma": 0.5}}
 CLIENT_MATRIX = {"metric": "client_matrix", "data": "test", "every": 1}
 PROBE = {"probes": [{"metric": "drift", "every": 1}]}
@@ -77,6 +79,19 @@ CASES: list[tuple[str, dict[str, Any], Federation | None]] = [
     ("compress cannot be combined with method='central'", {**CENTRAL, "compress": TOPK}, None),
     ("secure_aggregation cannot be combined with method='central'", {**CENTRAL, **SECURE}, None),
     ("privacy cannot be combined with method='central'", {**CENTRAL, **PRIVATE}, None),
+    ("staleness cannot be combined with method='central'", {**CENTRAL, **STALE}, None),
+    ("staleness cannot be combined with method='local'", {**LOCAL, **STALE}, None),
+    ("in terms of the newest model", {**STALE, "method": "fedcurv"}, None),
+    ("private cannot be combined with method='central'", {**CENTRAL, **OWN}, None),
+    ("private cannot be combined with method='local'", {**LOCAL, **OWN}, None),
+    ("it needs whole models", {**OWN, "method": "fedcm"}, None),
+    ("private cannot be combined with compress", {**OWN, "compress": TOPK}, None),
+    ("private cannot be combined with secure_aggregation", {**OWN, **SECURE}, None),
+    ("private cannot be combined with privacy", {**OWN, **PRIVATE}, None),
+    ("private cannot be combined with attack 'noise'", {**OWN, "attack": {"name": "noise"}}, None),
+    ("private cannot be combined with probes", {**OWN, **PROBE}, None),
+    ("training.head_epochs requires private", {"training": {"head_epochs": 1}}, None),
+    ("all of its steps", {**OWN, "training": {"head_epochs": 1}, "method": "scaffold"}, None),
     ("averaging cannot be combined with method='local'", {**LOCAL, "averaging": {"last": 2}}, None),
     ("attack cannot be combined with method='local'", {**LOCAL, **ATTACK}, None),
     ("probes cannot be combined with method='local'", {**LOCAL, **PROBE}, None),

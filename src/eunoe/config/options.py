@@ -182,6 +182,11 @@ class Training(Options):
     """Local training."""
 
     epochs: int | tuple[int, int] = Field(3, description="Local epochs; [min, max]: drawn per client.")
+    head_epochs: int = Field(
+        0,
+        ge=0,
+        description="First epochs, which train private parameters alone; the others train the rest.",
+    )
     steps: Steps | None = Field(None, ge=1, description="Local steps, instead of epochs.")
     batch_size: Whole = Field(64, ge=0, description="Samples per step; 0: all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
@@ -211,6 +216,8 @@ class Training(Options):
         least, most = self.epoch_range
         if not 1 <= least <= most <= MOST_STEPS:
             raise ValueError(f"epochs must be 1 to {MOST_STEPS}, or a pair [min, max], not {self.epochs}")
+        if self.head_epochs and (self.steps is not None or least != most or self.head_epochs >= least):
+            raise ValueError("head_epochs needs a fixed number of epochs above it, and no steps")
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
 
@@ -316,6 +323,76 @@ class Compression(Options):
     def sends_all(self) -> bool:
         """Whether topk sends all entries."""
         return self.share == 1
+
+
+def count_participants(participation: int | float, clients: int) -> int:
+    """Return how many clients a number or share of them is."""
+    if isinstance(participation, int):
+        if participation > clients:
+            raise InputError(f"participation={participation} is more than the {clients} clients")
+        return participation
+    return max(1, round(participation * clients))
+
+
+def check_participation(value: int | float) -> int | float:
+    if not (value >= 1 if isinstance(value, int) else 0 < value <= 1):
+        raise ValueError(f"must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
+    return value
+
+
+Participants = Annotated[int | Finite, AfterValidator(check_participation)]
+
+
+class Participation(Options):
+    """Clients per round as a schedule: in equal steps from the first round to round `over`, then constant."""
+
+    start: Participants = Field(description="Clients of round 1: a share or a number.")
+    end: Participants = Field(description="Clients from round `over` on.")
+    over: int = Field(ge=1, description="The round in which `end` is reached; default: the last one.")
+
+    def participants(self, round: int, clients: int) -> int:
+        """Return how many clients take part in a round."""
+        first, last = (count_participants(each, clients) for each in (self.start, self.end))
+        done = 1.0 if round >= self.over else (round - 1) / (self.over - 1)
+        # Halves are rounded up.
+        return math.floor(first + done * (last - first) + 0.5)
+
+
+class Private(Options):
+    """Parameters that stay with each client; a list of names stands for them alone."""
+
+    names: tuple[str, ...] = Field(
+        min_length=1,
+        description="Names or patterns of parameters or layers, such as classifier; norm: all normalization.",
+    )
+    start: Literal["initial", "mean"] = Field(
+        "initial", description="What new clients start from: the initial part, or the mean of the others."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_names(cls, value: Any) -> Any:
+        return (
+            {"names": [value] if isinstance(value, str) else value}
+            if isinstance(value, str | list | tuple)
+            else value
+        )
+
+    @property
+    def title(self) -> str:
+        return "private " + ", ".join(self.names)
+
+
+class Staleness(Options):
+    """Clients that train from the model of an earlier round, with delays drawn by round and client."""
+
+    max: int = Field(ge=0, le=1000, description="Largest delay in rounds; as many models are kept.")
+    distribution: Literal["uniform", "geometric"] = Field(
+        "uniform", description="Delays from 0 to max alike, or d with probability 1 / 2^(d + 1)."
+    )
+    weighting: Literal["none", "polynomial"] = Field(
+        "none", description="Weight of a change with delay d: 1, or 1 / sqrt(1 + d)."
+    )
 
 
 class Attack(Options):

@@ -89,8 +89,10 @@ class Config(Options):
     name: str = Field("", description="A name for tables and figures; by default method and loss.")
     seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of all random numbers.")
     rounds: int = Field(100, ge=1, le=MOST_ROUNDS, description="Number of rounds.")
-    participation: int | Finite = Field(
-        0.1, description="Clients per round: a share of all (a float up to 1.0) or a number (an integer)."
+    participation: options.Participants | options.Participation = Field(
+        0.1,
+        description="Clients per round: a share of all (a float up to 1.0) or a number (an integer); or a "
+        "schedule with start and end.",
     )
     data: Named = Field(Named(name="digits"), description="The data set.")
     backbone: Named | None = Field(None, description="A frozen encoder in front of the model.")
@@ -117,6 +119,8 @@ class Config(Options):
     )
     privacy: options.Privacy | None = Field(None, description="Differential privacy of clients.")
     compress: options.Compression | None = Field(None, description="Compression of updates.")
+    private: options.Private | None = Field(None, description="Parameters that stay with each client.")
+    staleness: options.Staleness | None = Field(None, description="Simulated delays of updates.")
     attack: options.Attack | None = Field(None, description="Malicious clients in a simulation.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the global model.")
     metrics: tuple[Named, ...] = Field((), description="Further metrics of the global model.")
@@ -148,12 +152,15 @@ class Config(Options):
         """Make a list of a single name or section."""
         return value if isinstance(value, list | tuple) else [value]
 
-    @field_validator("participation")
+    @model_validator(mode="before")
     @classmethod
-    def _check_participation(cls, value: int | float) -> int | float:
-        if not (value >= 1 if isinstance(value, int) else 0 < value <= 1):
-            raise ValueError(f"must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
-        return value
+    def _end_participation(cls, values: Any) -> Any:
+        """Let a schedule end with the last round; a run that is resumed with more rounds keeps its own."""
+        schedule = values.get("participation") if isinstance(values, Mapping) else None
+        if not isinstance(schedule, Mapping):
+            return values
+        whole = {"over": values.get("rounds", cls.model_fields["rounds"].default), **schedule}
+        return {**values, "participation": options.Participation.read(whole, "participation")}
 
     def _check_options(self) -> None:
         evaluation = self.evaluation
@@ -163,12 +170,15 @@ class Config(Options):
                 raise ValueError(f"stop.{key} needs evaluation.{part}=true, and every or last above 0")
 
     def participants(self, clients: int) -> int:
-        """Return the number of clients in a round."""
-        if isinstance(self.participation, int):
-            if self.participation > clients:
-                raise InputError(f"participation={self.participation} is more than the {clients} clients")
-            return self.participation
-        return max(1, round(self.participation * clients))
+        """Return the number of clients in a round, or the most of any round."""
+        return self.participant_range(clients)[1]
+
+    def participant_range(self, clients: int) -> tuple[int, int]:
+        """Return the fewest and the most clients of a round."""
+        share = self.participation
+        ends = (share.start, share.end) if isinstance(share, options.Participation) else (share, share)
+        fewest, most = sorted(options.count_participants(each, clients) for each in ends)
+        return fewest, most
 
     @property
     def title(self) -> str:
@@ -179,7 +189,10 @@ class Config(Options):
         mean = "" if self.averaging is None else " + averaging"
         noise = "" if self.privacy is None else " + privacy"
         less = "" if self.compress is None else f" + {self.compress.name}"
-        return self.name or f"{self.method.name}{step}{mask}{combined}{mean}{noise}{less} · {self.loss.name}"
+        late = f" + staleness {self.staleness.max}" if self.staleness and self.staleness.max else ""
+        own = "" if self.private is None else f" + {self.private.title}"
+        parts = f"{step}{mask}{combined}{mean}{noise}{less}{late}{own}"
+        return self.name or f"{self.method.name}{parts} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

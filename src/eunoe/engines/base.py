@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.engines.attacks import attack_update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Transfers
+from eunoe.engines.private import PrivatePart
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
@@ -185,6 +186,28 @@ class OwnModels:
     def _predict(self, start: Weights, part: Rows) -> Predictions:
         assert part.owners is not None
         state = self.engine.states.load(int(part.owners[0]))
-        own = self.engine.simulation.method.own_model(state, "best").to("cpu") if state else start
-        (predictions,) = self.engine.evaluate([own], part)
+        (predictions,) = self.engine.evaluate([self._model(state, start).to("cpu") if state else start], part)
         return predictions
+
+    def _model(self, state: Mapping[str, Tensor], start: Weights) -> Weights:
+        return self.engine.simulation.method.own_model(state, "best")
+
+
+class PrivateModels(OwnModels):
+    """Evaluates a model with each client's private part on its samples, and with their mean on all others."""
+
+    def __init__(self, engine: Engine, private: PrivatePart, mean: Callable[[Weights], Weights]) -> None:
+        super().__init__(engine)
+        self.private, self.mean = private, mean
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        """Return predictions; a client without a private part uses the mean."""
+        models = [self.mean(model) for model in models]
+        evaluate = self.engine.evaluate if where.owners is None else super().evaluate
+        return evaluate(models, where)
+
+    def evaluate_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+        return self.engine.evaluate_elsewhere(weights)
+
+    def _model(self, state: Mapping[str, Tensor], start: Weights) -> Weights:
+        return self.private.put(start, state)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,8 +15,11 @@ from eunoe.data.checks import Integers
 from eunoe.data.federation import Federation
 from eunoe.engines.compression import compress, compressed_uploads, without_residuals
 from eunoe.engines.memory import without_memory
+from eunoe.engines.private import without_private
 from eunoe.engines.simulation import ClientData, Simulation
-from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.engines.staleness import rebase_update, stale_broadcast
+from eunoe.methods.base import Method
+from eunoe.methods.client_context import Batch, ClientContext, Turns
 from eunoe.server.updates import Broadcast, Update
 
 # Numbers that are gathered at a time for the steps to come (16 MB).
@@ -62,17 +66,35 @@ def make_client_context(
         terms=simulation.loss.terms(loss_counts).to(model.device),
         start=broadcast.weights,
         shared=broadcast.shared,
-        state=without_memory(without_residuals(state))
+        state=without_private(without_memory(without_residuals(state)))
         or {
             name: torch.zeros(size, dtype=model.dtype, device=model.device)
             for name, size in simulation.method.client_state(context).items()
         },
         steps=steps,
         lr=context.lr,
+        turns=_turns(simulation, steps),
         weight_decay=training.weight_decay if decays else 0.0,
         data=lambda index: samples(rows[index]),
         validation=lambda: samples(torch.from_numpy(federation.rows(client, "validation"))),
     )
+
+
+def _turns(simulation: Simulation, steps: int) -> Turns | None:
+    """Return in which steps the private part trains alone; the other steps train the shared part."""
+    training, private = simulation.context.training, simulation.private
+    if private is None or not training.head_epochs:
+        return None
+    mask = private.masks["parameters"].to(simulation.model.device)
+    return Turns(steps * training.head_epochs // training.epoch_range[0], mask)
+
+
+def receive(simulation: Simulation, client: int, sent: Broadcast, state: Mapping[str, Tensor]) -> Broadcast:
+    """Return what a client trains from: perhaps an earlier broadcast, with its own private part."""
+    received = stale_broadcast(simulation.staleness, simulation.context, client, sent)
+    if simulation.private is None:
+        return received
+    return replace(received, weights=simulation.private.put(received.weights, state))
 
 
 def train_client(
@@ -82,14 +104,15 @@ def train_client(
     context, model, method = simulation.context, simulation.model, simulation.method
     assert context.round == broadcast.round
     broadcast = broadcast.to(model.device)
+    received = receive(simulation, client, broadcast, state)
     data = ClientData.load(simulation, client, state)
     if data.skipped:
         return Update(client, 0, broadcast.weights.to("cpu"), {}, skipped=SKIPPED), {}
     # For the model's dropout.
     with global_stream(model.device, context.seed, "model", context.round, client):
-        model.load(broadcast.weights)
+        model.load(received.weights)
         model.module.train()
-        client_context, order, sizes = begin_client(data, broadcast, state)
+        client_context, order, sizes = begin_client(data, received, state)
         method.begin(client_context)
         augmenting = (
             torch_generator(context.seed, "augmentation", context.round, client)
@@ -119,22 +142,37 @@ def train_client(
         client_context.forwards,
         client_context.backwards,
     )
-    return compress_update(simulation, update, broadcast, state, finished.state | data.new_memory())
+    new = finished.state | data.new_memory()
+    return finish_update(simulation, update, received, broadcast, state, new)
 
 
-def compress_update(
-    simulation: Simulation, update: Update, broadcast: Broadcast, before: Mapping[str, Tensor], after: Vectors
+def finish_update(
+    simulation: Simulation,
+    update: Update,
+    received: Broadcast,
+    sent: Broadcast,
+    before: Mapping[str, Tensor],
+    after: Vectors,
 ) -> tuple[Update, Vectors]:
     """Return a client's update as the server reads it, and the client's new state.
 
-    `before` is its state at the start and `after` its new state without what was not sent.
+    `received` is what it trained from and `sent` the newest broadcast; `before` is its state at the start and
+    `after` its new state without what was not sent.
     """
     compression, context = simulation.compression, simulation.context
-    if compression is None or update.skipped is not None:
+    own, update = update.weights, rebase_update(simulation.staleness, context, update, received, sent)
+    if (private := simulation.private) is not None:
+        uploads = private.clear(update.uploads)
+        update = replace(
+            update, weights=private.hide(update.weights, sent.weights.to("cpu")), uploads=uploads
+        )
+        corrects = type(simulation.method).correct is not Method.correct
+        after = {**(private.clear(after) if corrects else after), **private.take(own)}
+    if compression is None:
         return update, after
     names = compressed_uploads(compression, simulation.method.uploads(context), context.model.parameters)
     rng = generator(context.seed, "compression", context.round, update.client)
-    start = broadcast.weights.parameters.cpu()
+    start = sent.weights.parameters.cpu()
     update, residuals = compress(compression, update, start, names, before, rng)
     return update, {**after, **residuals}
 

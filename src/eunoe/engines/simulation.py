@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Attack, Augment, Averaging, Compression
+from eunoe.config.options import Attack, Augment, Averaging, Compression, Participation, Staleness
 from eunoe.core.batches import max_steps
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Vectors
@@ -17,6 +17,7 @@ from eunoe.data.checks import Integers
 from eunoe.data.federation import Federation, in_round
 from eunoe.data.transforms import augment_batch
 from eunoe.engines.memory import ClientMemory, MemoryOptions, load_memory
+from eunoe.engines.private import PrivatePart
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
@@ -44,14 +45,23 @@ class Simulation:
     averaging: Averaging | None = None
     attack: Attack | None = None
     compression: Compression | None = None
+    staleness: Staleness | None = None
+    private: PrivatePart | None = None
+    # How many clients take part by round, where that changes.
+    participation: Participation | None = None
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     secure: SecureSums | None = None
 
     def in_round(self, round: int) -> "Simulation":
         """Return the simulation with the data, the loss and the context of a round."""
         context = replace(self.context, round=round, lr=self.context.training.lr_in(round))
-        federation, loss = in_round(self.federation, round), self.loss.in_round(round)
-        return replace(self, federation=federation, loss=loss, context=context)
+        federation, loss, secure = in_round(self.federation, round), self.loss.in_round(round), self.secure
+        if self.participation is not None:
+            context = replace(
+                context, participants=self.participation.participants(round, context.data.clients)
+            )
+            secure = secure and secure.with_participants(context.participants)
+        return replace(self, federation=federation, loss=loss, context=context, secure=secure)
 
     def augmented(self, x: Input, generator: torch.Generator) -> Input:
         """Augment a training batch; crops have black borders."""

@@ -13,10 +13,17 @@ from eunoe.config.settings import read_stored_config
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
-from eunoe.flower.node import Handler, NodeOptions, node_options, node_simulation, train_and_save
+from eunoe.flower.node import (
+    Handler,
+    NodeOptions,
+    load_state,
+    node_options,
+    node_simulation,
+    train_and_save,
+)
 from eunoe.flower.own_data import client_federation, decode_facts
 from eunoe.flower.secure.client import STAGES, node_credentials
-from eunoe.flower.wire import decode_weights, encode_update
+from eunoe.flower.wire import decode_order, decode_weights, encode_update
 from eunoe.metrics.base import Evaluation, Rows
 from eunoe.metrics.sums import compute_sums
 
@@ -72,7 +79,7 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
         raise InputError("under secure_aggregation a client sends masked updates only")
     done = train_and_save(config, node, content)
     uploads = done.simulation.method.uploads(done.simulation.context)
-    return encode_update(done.update, done.keeps_state, uploads)
+    return encode_update(done.update, done.keeps_state, uploads, done.simulation.private)
 
 
 def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
@@ -86,6 +93,8 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = decode_weights(content.array_records["weights"])
+    if simulation.private is not None:
+        weights = simulation.private.put(weights, load_state(node, decode_order(content)))
     (predictions,) = Engine(simulation, ClientStates(node.state)).evaluate([weights], where)
     labels = federation.samples("clients").y.numpy()[rows]
     evaluation = Evaluation(predictions, labels, federation.classes, task=federation.task)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Message, RecordDict
+from torch import Tensor
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine
@@ -32,6 +33,10 @@ class RemoteStates(ClientStates):
         super().__init__(folder)
         # Client and round of states that clients have saved and the round has not accepted yet.
         self.pending: set[tuple[int, int]] = set()
+
+    def load(self, client: int, round: int | None = None) -> dict[str, Tensor]:
+        """Return nothing: the server has no client's state."""
+        return {}
 
     def accept(self, client: int, round: int) -> None:
         if (client, round) in self.pending:
@@ -113,7 +118,8 @@ class RemoteEngine(Engine):
         start, federation = broadcast.weights, simulation.federation
         if reply.has_error():
             return missing_update(client, start, self.states.explain_failure(client, reply.error.reason))
-        layout = wire.Layout(start, simulation.method.uploads(simulation.context), simulation.compression)
+        uploads = simulation.method.uploads(simulation.context)
+        layout = wire.Layout(start, uploads, simulation.compression, simulation.private)
         update, keeps_state = wire.decode_update(reply.content, client, layout)
         if self.facts is not None and self.facts.growing and isinstance(federation, RemoteFederation):
             federation.grow(client, update.size)
@@ -131,8 +137,13 @@ class RemoteEngine(Engine):
         if not agree:
             self._warn("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
-        content = RecordDict({"weights": wire.encode_vectors(weights.vectors()), **encode_facts(self.facts)})
-        replies = sorted(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
+        broadcast = Broadcast(max(self.states.accepted.values(), default=1), weights)
+        common = wire.encode_broadcast(broadcast) | encode_facts(self.facts)
+        replies = sorted(
+            self.roster.ask(
+                "evaluate", agree, lambda client: self.message(client, broadcast, common), self.timeout
+            )
+        )
         results = {client: self._read_sums(client, reply) for client, reply in replies}
         known = {client: found for client, found in results.items() if found and found[0]["samples"].sum()}
         if not known:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from flwr.app import RecordDict
 from pydantic import Field
+from torch import Tensor
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
@@ -19,7 +20,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
 from eunoe.flower.own_data import client_federation, decode_facts
-from eunoe.flower.wire import NO_STATE, decode_order
+from eunoe.flower.wire import NO_STATE, Order, decode_order
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, build_simulation
 
@@ -72,15 +73,20 @@ def train_and_save(config: Config, node: NodeOptions, content: RecordDict) -> Tr
     client, broadcast = node.client, order.broadcast
     simulation = node_simulation(config, node, content).in_round(broadcast.round)
     states = ClientStates(node.state / order.run)
-    try:
-        state = {} if order.start is None else states.load(client, order.start)
-    except (FileNotFoundError, Damaged):
-        raise InputError(f"client {client} {NO_STATE} {order.start} in {states.folder}") from None
-    update, new = train_client(simulation, client, broadcast, state)
+    update, new = train_client(simulation, client, broadcast, load_state(node, order))
     states.save(client, broadcast.round, new)
     # A newer state belongs to a later message, whose process was faster than this one.
     states.remove_older(client, broadcast.round, order.start)
     return Trained(simulation, broadcast, update, bool(new))
+
+
+def load_state(node: NodeOptions, order: Order) -> dict[str, Tensor]:
+    """Return the state of the client that a message names; empty if it names none."""
+    states = ClientStates(node.state / order.run)
+    try:
+        return {} if order.start is None else states.load(node.client, order.start)
+    except (FileNotFoundError, Damaged):
+        raise InputError(f"client {node.client} {NO_STATE} {order.start} in {states.folder}") from None
 
 
 def node_simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:

@@ -168,6 +168,10 @@ def check_options(config: Config, options: RunOptions) -> None:
             hidden is not None and build_method(config).needs_mean_size,
             f"method {method!r} needs the clients' mean number of samples, which secure_aggregation hides",
         ),
+        (
+            config.private is not None and config.private.start == "mean",
+            "private.start = 'mean' is for simulations: a server has no private parts; leave it out",
+        ),
         (options.growing and not own, "growing = true is for data = 'own': remove it"),
         (options.growing and hidden is not None, "growing = true reports sizes: remove secure_aggregation"),
     ]
@@ -186,6 +190,11 @@ def build_server(config: Config, objects: UserObjects, options: RunOptions) -> S
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(with_loss(config, simulation), objects)))
         check_data(options.folder, simulation)
+    if config.private is not None:
+        warnings = [
+            *warnings,
+            "private: the server evaluates with the initial private part: see validate-on-clients",
+        ]
     for warning in warnings:
         logger.warning(warning)
     return simulation

@@ -21,6 +21,7 @@ from eunoe.core.compression import INDEX, part_sizes, restore_vector, scatter, s
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.client import SKIPPED
 from eunoe.engines.compression import CHANGE, compressed_uploads
+from eunoe.engines.private import PrivatePart
 from eunoe.server.aggregate import Upload
 from eunoe.server.updates import Broadcast, Update
 
@@ -125,9 +126,15 @@ def decode_weights(record: ArrayRecord) -> Weights:
     return Weights.from_vectors(decode_vectors(record))
 
 
-def split_update(update: Update, declared: Mapping[str, Upload]) -> tuple[Vectors, Vectors]:
+def split_update(
+    update: Update, declared: Mapping[str, Upload], private: PrivatePart | None = None
+) -> tuple[Vectors, Vectors]:
     """Return the parts in which an update's weights and its uploads travel."""
     weights, uploads = update.weights.vectors(), dict(update.uploads)
+    if private is not None:
+        weights = {name: private.pack(name, value) for name, value in weights.items()}
+        dense = {name for name, upload in declared.items() if upload.entries is None}
+        uploads |= {name: private.pack(name, uploads[name]) for name in dense}
     for name, parts in update.packed.items():
         target, vector = (weights, "parameters") if name == CHANGE else (uploads, name)
         del target[vector]
@@ -146,12 +153,18 @@ class Layout:
     """The parts that a client's reply must have, by name: `weights` and `uploads`."""
 
     def __init__(
-        self, start: Weights, uploads: Mapping[str, Upload], compression: Compression | None = None
+        self,
+        start: Weights,
+        uploads: Mapping[str, Upload],
+        compression: Compression | None = None,
+        private: PrivatePart | None = None,
     ) -> None:
-        self.start, self._declared = start, uploads
+        self.start, self._declared, self._private = start, uploads, private
         self._compressed = compressed_uploads(compression, uploads, start.parameters.numel())
         self._compression = None if compression is not None and compression.sends_all else compression
-        self.weights = {name: Form.of(v.numel(), v.dtype) for name, v in start.vectors().items()}
+        self.weights = {
+            name: Form.of(self._size(name, len(v)), v.dtype) for name, v in start.vectors().items()
+        }
         if self._compression is not None:
             del self.weights["parameters"]
             self.weights |= self._compressed_forms("parameters", self._compression)
@@ -160,7 +173,7 @@ class Layout:
             if self._compression is not None and name in self._compressed:
                 self.uploads |= self._compressed_forms(name, self._compression)
             elif upload.entries is None:
-                self.uploads[name] = Form(upload.size, FLOATS)
+                self.uploads[name] = Form(self._size(name, upload.size), FLOATS)
             else:
                 self.uploads[f"{name}/values"] = Form(upload.entries, FLOATS)
                 if upload.indices_of is None:
@@ -168,6 +181,9 @@ class Layout:
 
     def join_weights(self, parts: Vectors) -> Weights:
         """Return the weights from their parts."""
+        if self._private is not None:
+            starts = self.start.vectors()
+            return Weights(**{name: self._private.unpack(name, parts[name], v) for name, v in starts.items()})
         if self._compression is None:
             return Weights.from_vectors(parts)
         parameters = restore_vector(self._compression, _parts_of(parts, "parameters"), self.start.parameters)
@@ -180,12 +196,18 @@ class Layout:
             if self._compression is not None and name in self._compressed:
                 zeros = torch.zeros(upload.size, dtype=self.start.parameters.dtype)
                 uploads[name] = restore_vector(self._compression, _parts_of(parts, name), zeros)
+            elif upload.entries is None and self._private is not None:
+                zeros = torch.zeros(upload.size, dtype=parts[name].dtype)
+                uploads[name] = self._private.unpack(name, parts[name], zeros)
             elif upload.entries is None:
                 uploads[name] = parts[name]
             else:
                 indices = parts[f"{upload.indices_of or name}/indices"]
                 uploads[name] = scatter(indices, parts[f"{name}/values"], torch.zeros(upload.size))
         return uploads
+
+    def _size(self, name: str, size: int) -> int:
+        return size if self._private is None else self._private.packed_size(name, size)
 
     def _compressed_forms(self, name: str, compression: Compression) -> dict[str, Form]:
         sizes = part_sizes(compression, self.start.parameters.numel(), self.start.parameters.dtype)
@@ -198,13 +220,16 @@ def _parts_of(parts: Vectors, name: str) -> Vectors:
 
 
 def encode_update(
-    update: Update, keeps_state: bool, uploads: Mapping[str, Upload] | None = None
+    update: Update,
+    keeps_state: bool,
+    uploads: Mapping[str, Upload] | None = None,
+    private: PrivatePart | None = None,
 ) -> RecordDict:
     """Encode a client's reply; a skipped client reports only that."""
     if update.skipped is not None:
         return RecordDict({"skipped": ConfigRecord()})
     numbers = {name: getattr(update, name) for name in _NUMBERS} | {"keeps_state": int(keeps_state)}
-    weights, others = split_update(update, uploads or {})
+    weights, others = split_update(update, uploads or {}, private)
     return RecordDict(
         {
             "weights": encode_vectors(weights),

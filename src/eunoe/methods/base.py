@@ -63,6 +63,10 @@ class Method(Options):
     trains_clients: ClassVar[bool] = True
     # Whether aggregation needs every client's model, not only their mean.
     keeps_models: ClassVar[bool] = False
+    # False if a client's state must agree with what the server sends, which cannot be of an earlier round.
+    takes_stale: ClassVar[bool] = True
+    # False if a part of the model cannot stay with clients: the method needs whole models.
+    takes_private: ClassVar[bool] = True
     # Whether clients need the mean number of samples of all clients.
     needs_mean_size: ClassVar[bool] = False
     # False for a method without a global model: `own_model` gives each client's from its state.

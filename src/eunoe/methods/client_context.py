@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,6 +49,13 @@ class Frozen:
     outputs: Tensor | None = None
 
 
+class Turns(NamedTuple):
+    """How many steps train the private parameters alone, and their mask; later steps train the others."""
+
+    head_steps: int
+    private: Tensor
+
+
 @dataclass
 class ClientContext:
     """A client in a round. Vectors have the layout of the model's trainable parameters."""
@@ -77,6 +85,7 @@ class ClientContext:
     last_loss: Tensor | None = None
     moments: dict[str, Tensor] = field(default_factory=dict)
     steps_taken: int = 0
+    turns: Turns | None = None
     # What losses are multiplied by in fp16.
     loss_scale: float = 2.0**15
     # Samples that went through the network, to measure what a method costs.
@@ -171,7 +180,15 @@ class ClientContext:
         """Clip the gradient and take an optimizer step."""
         self.steps_taken += 1
         at, decay = self.weights, self.weight_decay
+        if self.turns is None:
+            descend(at, gradient, self.training, self.lr, decay, self.moments, self.steps_taken)
+            return
+        first, private = self.steps_taken <= self.turns.head_steps, self.turns.private
+        fixed, before = private != first, at.clone()
+        gradient = gradient.masked_fill(fixed, 0)
         descend(at, gradient, self.training, self.lr, decay, self.moments, self.steps_taken)
+        # Momentum and decoupled weight decay would move them.
+        at.copy_(torch.where(fixed, before, at))
 
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
         """Add a frozen network; `frozen` returns its outputs."""

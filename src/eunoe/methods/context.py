@@ -76,7 +76,7 @@ class RoundContext:
     training: Training
     server_optimizer: ServerOptimizer
     seed: int
-    # Clients that are selected in the round.
+    # Clients that are selected in the round; outside of one, the most of any round.
     participants: int
     round: int = 0
     lr: float = 0.0

@@ -33,6 +33,8 @@ class FedCM(Method):
     alpha: float = Field(0.1, gt=0, le=1, description="Weight of the client's own gradient in its step.")
 
     cost = Cost("0", "1 + 1 number", "2", "O(model) a step", "d")
+    # A private part would get a part of the gradient and no momentum.
+    takes_private = False
     elementwise = True
     neutral = Neutral({"alpha": 1.0})
 

@@ -51,6 +51,8 @@ class FedCurv(Method):
     elementwise = True
     # Its two sums belong together, entry by entry, and a median of each would part them.
     takes_aggregation = False
+    # A client subtracts its own last uploads from the sums that it receives.
+    takes_stale = False
     neutral = Neutral({"weight": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:

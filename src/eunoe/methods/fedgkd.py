@@ -35,6 +35,8 @@ class FedGKD(Method):
     temperature: Finite = Field(1.0, ge=1e-6, le=1e6, description="Temperature of the distillation.")
 
     cost = Cost("0", "1", "2", "+ 1 forward a step (a round if un-augmented)", "M models")
+    # The mean of global models has no private part.
+    takes_private = False
     tasks = CLASSES
     neutral = Neutral({"gamma": 0.0})
 

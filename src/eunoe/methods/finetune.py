@@ -20,6 +20,7 @@ class FineTune(PublicEpochs):
     """Federated averaging, then supervised training of the average on the public set."""
 
     cost = Cost(server_extra="epochs on public data")
+    takes_private = False
     neutral = Neutral({"server_epochs": 0})
 
     def check(self, context: RoundContext) -> list[str]:

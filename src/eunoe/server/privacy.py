@@ -22,6 +22,7 @@ which counts in multiples of C. Rounds are composed by Rényi divergences.
 import math
 import os
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -31,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Privacy
+from eunoe.config.options import Participation, Privacy
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.rng import generator
 from eunoe.errors import InputError, install_command
@@ -61,9 +62,11 @@ class ClientPrivacy:
         normal = system_normal if self.secret else seeded_normal(seed, round)
         return PrivateAggregate(start, uploads, self.options, participants, normal)
 
-    def accountant(self, clients: int, participants: int) -> "Accountant | None":
+    def accountant(
+        self, clients: int, participants: int, schedule: Participation | None = None
+    ) -> "Accountant | None":
         """Return what computes the spent epsilon; None without noise, where it is infinite."""
-        return Accountant(self.options, clients, participants) if self.options.noise else None
+        return Accountant(self.options, clients, participants, schedule) if self.options.noise else None
 
 
 class PrivateAggregate(Aggregate):
@@ -148,20 +151,39 @@ def _one_normal(size: int) -> Tensor:
 class Accountant:
     """The epsilon of a number of noisy aggregations."""
 
-    def __init__(self, privacy: Privacy, clients: int, participants: int) -> None:
-        self.privacy = privacy
+    def __init__(
+        self, privacy: Privacy, clients: int, participants: int, schedule: Participation | None = None
+    ) -> None:
+        """With a schedule, `participants` are the most of any round."""
+        self.privacy, self.clients, self.participants, self.schedule = (
+            privacy,
+            clients,
+            participants,
+            schedule,
+        )
         try:
-            self._orders, self._divergences = _one_aggregation(privacy.noise, clients, participants)
+            self._one(participants)
         except ImportError:
             raise InputError(f"privacy needs dp-accounting: run {install_command('privacy')}") from None
 
-    def epsilon(self, releases: int) -> float:
-        """Return the epsilon that so many aggregations have spent."""
+    def _one(self, participants: int) -> tuple[Any, Any]:
+        return _one_aggregation(self.privacy.noise, self.clients, participants)
+
+    def epsilon(self, releases: int, rounds: int | None = None) -> float:
+        """Return the epsilon that so many aggregations have spent, one in each round if not told otherwise.
+
+        With a schedule, one that was repeated counts as one with the most clients.
+        """
         if not releases:
             return 0.0
         from dp_accounting import rdp
 
-        return float(rdp.compute_epsilon(self._orders, self._divergences * releases, self.privacy.delta)[0])
+        rounds, counts = releases if rounds is None else rounds, Counter[int]()
+        if self.schedule is not None:
+            counts.update(self.schedule.participants(round, self.clients) for round in range(1, rounds + 1))
+        counts[self.participants] += releases - counts.total()
+        divergences = sum(self._one(clients)[1] * count for clients, count in counts.items() if count)
+        return float(rdp.compute_epsilon(self._one(self.participants)[0], divergences, self.privacy.delta)[0])
 
     def affordable(self, most: int) -> int:
         """Return how many aggregations the budget allows, up to `most`."""

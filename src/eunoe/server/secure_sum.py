@@ -16,7 +16,7 @@ itself, since nobody else sees its values.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -124,6 +124,11 @@ class SecureSums:
     threshold: int
     # A mask of the float buffers that are never negative.
     variances: Tensor
+    options: SecureAggregation = field(default_factory=SecureAggregation)
+
+    def with_participants(self, participants: int) -> "SecureSums":
+        """Return the sums of a round with so many participants."""
+        return replace(self, threshold=self.options.least(participants))
 
 
 def make_fixed_point(

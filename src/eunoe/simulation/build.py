@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
-from eunoe.config.options import Named
+from eunoe.config.options import Named, Participation
 from eunoe.config.schema import Config
 from eunoe.core.fields import Fields, Input, describe_input, leaves
 from eunoe.core.flat_model import FlatModel, load_state
@@ -23,6 +23,7 @@ from eunoe.data.transforms import augment_batch
 from eunoe.engines.attacks import flip_labels
 from eunoe.engines.devices import usable_device
 from eunoe.engines.memory import MemoryOptions
+from eunoe.engines.private import PrivatePart
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError, first_line
 from eunoe.losses.base import Loss
@@ -87,6 +88,9 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         averaging=config.averaging,
         attack=config.attack,
         compression=config.compress,
+        participation=config.participation if isinstance(config.participation, Participation) else None,
+        private=None if config.private is None else PrivatePart.of(model, config.private),
+        staleness=config.staleness if config.staleness and config.staleness.max else None,
         memory=MemoryOptions(
             replay=0 if config.replay is None else config.replay.memory,
             stale_counts=config.stale_counts,
@@ -118,10 +122,13 @@ def _build_secure_sums(config: Config, simulation: Simulation) -> SecureSums | N
     max_samples = options.max_samples or int(simulation.federation.sizes.max())
     # Without a stream there are no earlier samples.
     memory = simulation.memory.replay if config.stream else 0
+    for participants in config.participant_range(len(simulation.federation)):
+        options.least(participants)
     return SecureSums(
         make_fixed_point(options, aggregate, context.training, context.participants, max_samples, memory),
         options.least(context.participants),
         simulation.model.variances,
+        options,
     )
 
 

@@ -17,6 +17,7 @@ from eunoe.core.flat_model import Vectors
 from eunoe.engines.base import Engine
 from eunoe.engines.compression import upload_bytes
 from eunoe.engines.simulation import Simulation
+from eunoe.engines.staleness import without_past
 from eunoe.errors import Diverged, RunFailed
 from eunoe.methods.base import ServerUpdate
 from eunoe.server.secure_sum import (
@@ -99,7 +100,8 @@ class Cohort(ABC):
         """Return the bytes of the round: down to all clients, and up from those that sent an update."""
         if not self.simulation.method.aggregates:
             return {"bytes_up": 0, "bytes_down": 0}
-        vectors = (*self.broadcast.weights.vectors().values(), *self.broadcast.shared.values())
+        shared = without_past(self.broadcast.shared)
+        vectors = (*self.broadcast.weights.vectors().values(), *shared.values())
         down = sum(vector.nbytes for vector in vectors)
         return {"bytes_up": self.sent * self.upload_bytes(), "bytes_down": len(self.clients) * down}
 
@@ -152,10 +154,11 @@ class PlainCohort(Cohort):
         return f"; the largest change is client {client}'s, with norm {norm:.3g} (median {middle:.3g})"
 
     def upload_bytes(self) -> int:
-        weights, context = self.broadcast.weights, self.simulation.context
+        weights, context, private = self.broadcast.weights, self.simulation.context, self.simulation.private
         buffers = sum(v.nbytes for v in (weights.float_buffers, weights.int_buffers))
         uploads = self.simulation.method.uploads(context)
-        return buffers + upload_bytes(self.simulation.compression, uploads, context)
+        kept = 0 if private is None else private.bytes_kept(weights, uploads)
+        return buffers + upload_bytes(self.simulation.compression, uploads, context) - kept
 
     def record(self) -> RoundRecord:
         used = self.used

@@ -62,7 +62,9 @@ class Setup:
         context = self.context
         if context.privacy is None:
             return None
-        return context.privacy.accountant(context.data.clients, context.participants)
+        return context.privacy.accountant(
+            context.data.clients, context.participants, self.simulation.participation
+        )
 
     def values(self) -> Mapping[str, Any]:
         """Return the values of a message's placeholders."""
@@ -189,6 +191,13 @@ PAIRS: dict[str, dict[str, str]] = {
         "aggregation={aggregation}": "it compares changes entry by entry, most of which would be 0",
         "server_optimizer={server_optimizer} (or its gma)": "it needs signs or norms of whole changes",
     },
+    "private": {
+        "compress": "it would send the private part's entries too",
+        "secure_aggregation": "sums have an entry for every parameter",
+        "privacy": "noise would be added to what nobody sends",
+        "attack 'noise'": "it would add noise to what nobody sends",
+        "probes": "they need every client's whole model; set probes = []",
+    },
     "secure_aggregation": {
         "training.single_class = 'skip'": "it reveals who has one class only; set 'train' or 'no_decay'",
         "probes": "they need every client's model; set probes = []",
@@ -254,11 +263,42 @@ RULES: list[Rule] = [
     ),
     *(
         excludes(option, "method={method}", "it trains no client", lambda s: not s.method.trains_clients)
-        for option in ("stream", "replay", "attack", "compress", "secure_aggregation", "privacy")
+        for option in (
+            "stream",
+            "replay",
+            "attack",
+            "compress",
+            "staleness",
+            "private",
+            "secure_aggregation",
+            "privacy",
+        )
     ),
     *(
         excludes(option, "method={method}", "it has no global model", lambda s: not s.method.aggregates)
-        for option in ("averaging", "attack", "probes", "compress", "secure_aggregation", "privacy")
+        for option in (
+            *("averaging", "attack", "probes", "compress", "staleness", "private"),
+            *("secure_aggregation", "privacy"),
+        )
+    ),
+    excludes(
+        "staleness",
+        "method={method}",
+        "it needs what clients trained, or sent last, in terms of the newest model",
+        lambda s: s.method.keeps_models or not s.method.takes_stale,
+    ),
+    excludes(
+        "private",
+        "method={method}",
+        "it needs whole models, or changes how the private part is trained",
+        lambda s: s.method.keeps_models or not s.method.takes_private,
+    ),
+    requires("training.head_epochs", "private", lambda s: not s.has("private")),
+    excludes(
+        "training.head_epochs",
+        "method={method}",
+        "all of its steps must train the whole model",
+        lambda s: s.method.uploads(s.context) or s.method.client_state(s.context),
     ),
     excludes(
         "stream 'domain'",
@@ -361,7 +401,8 @@ def check_compatibility(config: Config, simulation: Simulation) -> list[str]:
         if value := rule.broken(setup):
             raise InputError(rule.message.format(**setup.values(), value=value))
     if setup.robust:
-        context.aggregation.check(context.participants)
+        for participants in config.participant_range(context.data.clients):
+            context.aggregation.check(participants)
     if config.attack is not None:
         bad_clients(config.attack, context.data.clients, context.seed)
     check_metrics(config.metrics, config.probes, task)

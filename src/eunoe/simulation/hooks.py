@@ -12,7 +12,7 @@ from eunoe.analysis.divergence import Health
 from eunoe.config.schema import Config
 from eunoe.core.flat_model import Weights
 from eunoe.core.tasks import Classification
-from eunoe.engines.base import Engine, OwnModels
+from eunoe.engines.base import Engine, OwnModels, PrivateModels
 from eunoe.engines.simulation import Simulation
 from eunoe.metrics.base import Evaluator, Metric
 from eunoe.metrics.evaluation import RoundMetrics
@@ -82,7 +82,7 @@ class Evaluate(Hook):
     def __init__(
         self,
         config: Config,
-        engine: Engine,
+        engine: Engine | PrivateModels,
         run_state: RunState,
         metrics: RoundMetrics,
         own: OwnModels | None = None,

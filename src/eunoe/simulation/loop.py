@@ -9,6 +9,7 @@ import numpy as np
 from eunoe.core.rng import draw_clients, generator
 from eunoe.engines.base import Engine
 from eunoe.engines.simulation import Simulation
+from eunoe.engines.staleness import add_past, delay_of, vectors_sent
 from eunoe.errors import RunFailed
 from eunoe.methods.base import ServerUpdate
 from eunoe.server.averaging import update_average
@@ -53,7 +54,11 @@ def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Se
     simulation = simulation.in_round(state.round + 1)
     context, method = simulation.context, simulation.method
     clients = select_clients(simulation)
-    broadcast = Broadcast(context.round, state.weights, method.broadcast(state.server, context))
+    weights = state.weights
+    if (private := simulation.private) is not None and private.start_from_mean:
+        weights = private.put_mean(weights, state.private)
+    broadcast = Broadcast(context.round, weights, method.broadcast(state.server, context))
+    broadcast = add_past(broadcast, state.past)
     for hook in hooks:
         hook.before_training(context.round, clients, state.weights)
     cohort = make_cohort(simulation, clients, broadcast, state.norms)
@@ -75,12 +80,17 @@ def update_state(
     simulation: Simulation, engine: Engine, state: RunState, cohort: Cohort, update: ServerUpdate
 ) -> Round:
     """Update the run state after a round; return the round with its record."""
-    context = simulation.context
+    context, staleness, trained = simulation.context, simulation.staleness, cohort.record()
     # The round first: from here on the state is not whole until the round is recorded.
     state.round = context.round
     for client in cohort.aggregate.clients:
+        if (private := simulation.private) is not None:
+            before, now = engine.states.load(client), engine.states.load(client, context.round)
+            state.private = private.replace(state.private, before, now)
         engine.states.accept(client, context.round)
     state.weights, state.server = update.weights, update.server
+    if staleness is not None:
+        state.past = [vectors_sent(cohort.broadcast), *state.past][: staleness.max]
     state.norms = append_stats(state.norms, cohort.norm_stats)
     reported = simulation.method.reported(state.server, state.weights)
     if simulation.averaging is not None:
@@ -90,9 +100,10 @@ def update_state(
         "schema": SCHEMA,
         "round": context.round,
         "lr": context.lr,
-        **cohort.record(),
+        **trained,
         **cohort.traffic(),
         **({"server": update.record} if update.record else {}),
+        **({"delays": [delay_of(staleness, context, c) for c in trained["clients"]]} if staleness else {}),
         **({"warnings": warnings} if warnings else {}),
     }
     model = evaluated_model(simulation, state)

@@ -25,7 +25,9 @@ class PrivacyBudget(Hook):
         context = simulation.context
         assert context.privacy is not None
         self.options, self.secret = context.privacy.options, context.privacy.secret
-        self.accountant = context.privacy.accountant(context.data.clients, context.participants)
+        self.accountant = context.privacy.accountant(
+            context.data.clients, context.participants, simulation.participation
+        )
         self.run_state, self.folder, self.ledger = run_state, folder, folder.path / "privacy.json"
         written, rounds = self._read_ledger() if self.secret else 0, run_state.round
         # Each round has drawn noise at least once, whatever happened to the ledger.
@@ -63,15 +65,18 @@ class PrivacyBudget(Hook):
         """Return what is spent, for the record and the status."""
         if not self.secret:
             self.aggregations = self.run_state.round
-        epsilon = self.accountant.epsilon(self.aggregations) if self.accountant else float("inf")
+        rounds = self.run_state.round
+        epsilon = self.accountant.epsilon(self.aggregations, rounds) if self.accountant else float("inf")
         spent = {"epsilon": epsilon, "delta": self.options.delta, "merges": self.aggregations}
         self.folder.facts["privacy"] = spent
         return spent
 
     def _exhausted(self) -> str:
         """Return why no further aggregation is allowed; empty if one is."""
-        budget, accountant = self.options.epsilon, self.accountant
-        if accountant is None or budget is None or accountant.epsilon(self.aggregations + 1) <= budget:
+        budget, accountant, rounds = self.options.epsilon, self.accountant, self.run_state.round
+        if accountant is None or budget is None:
             return ""
-        spent = accountant.epsilon(self.aggregations)
+        if accountant.epsilon(self.aggregations + 1, rounds + 1) <= budget:
+            return ""
+        spent = accountant.epsilon(self.aggregations, rounds)
         return f"the privacy budget of epsilon = {budget:g} allows no further round; {spent:.3g} is spent"

@@ -120,6 +120,9 @@ class Run:
         saved.load(run_state)
         if not simulation.method.aggregates:
             return self._own_weights(which, client, saved.manifest.accepted)
+        if client is not None and simulation.private is not None and which == "last":
+            states = self._states(client, saved.manifest.accepted)
+            return simulation.private.put(evaluated_model(simulation, run_state), states.load(client))
         if client is not None:
             raise InputError("this run's clients share one model: leave the client out")
         if which == "last":
@@ -130,14 +133,20 @@ class Run:
 
     def _own_weights(self, which: Which, client: int | None, accepted: Mapping[int, int]) -> Weights:
         """Return the model of one client of a run without a global model."""
-        clients, states = len(self.simulation.federation), ClientStates(self.folder / "states")
-        if client is None or not 0 <= client < clients:
-            raise InputError(f"this run has no global model: name a client, 0 to {clients - 1}")
-        states.accepted = dict(accepted)
-        state = states.load(client)
+        if client is None:
+            raise InputError("this run has no global model: name a client")
+        state = self._states(client, accepted).load(client)
         if not state:
             raise InputError(f"client {client} has no model: it never took part")
         return self.simulation.method.own_model(state, which)
+
+    def _states(self, client: int, accepted: Mapping[int, int]) -> ClientStates:
+        """Return the clients' states; raise InputError if this is not one of them."""
+        clients, states = len(self.simulation.federation), ClientStates(self.folder / "states")
+        if not 0 <= client < clients:
+            raise InputError(f"there is no client {client}: name one from 0 to {clients - 1}")
+        states.accepted = dict(accepted)
+        return states
 
     def model(self, which: Which = "last", raw: bool = False, client: int | None = None) -> nn.Module:
         """The last model, or the best on validation, as a separate `nn.Module` in evaluation mode.

@@ -14,7 +14,7 @@ from eunoe.analysis.divergence import divergence, find_outlier, never_learned_wa
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge, read_config
 from eunoe.data.federation import Federation
-from eunoe.engines.base import Engine, OwnModels, make_engine
+from eunoe.engines.base import Engine, OwnModels, PrivateModels, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, EunoeError, InputError, Outcome, RunFailed, outcome_of
@@ -243,6 +243,9 @@ def standard_hooks(
     """Return the hooks of a run in a folder, in calling order."""
     federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
     own = None if simulation.method.aggregates else OwnModels(engine)
+    evaluator: Engine | PrivateModels = engine
+    if (private := simulation.private) is not None:
+        evaluator = PrivateModels(engine, private, lambda model: private.put_mean(model, run_state.private))
     named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)], federation.task)
     if own is not None:
         # Forgetting is that of a global model.
@@ -259,14 +262,14 @@ def standard_hooks(
         if scored:
             standard["score"] = make_score(chosen.metric, federation.task)
         plain = RoundMetrics(standard, federation, seed, **places)
-        sent = [Evaluate(config, engine, run_state, plain, sent=True)]
+        sent = [Evaluate(config, evaluator, run_state, plain, sent=True)]
     budget = [] if config.privacy is None else [PrivacyBudget(simulation, folder, run_state)]
     return [
-        Evaluate(config, engine, run_state, metrics, own),
+        Evaluate(config, evaluator, run_state, metrics, own),
         *sent,
         Stop(config, folder),
         *budget,
-        EvaluateLast(simulation, config, own or engine),
+        EvaluateLast(simulation, config, own or evaluator),
         Probing(simulation, config, engine, run_state),
         Saving(folder, engine, run_state, config.checkpoint_seconds, on_round),
     ]

@@ -67,6 +67,9 @@ class Checkpoint:
         for name in _OF_STATE:
             setattr(run_state, name, self.facts[name])
         run_state.recorded = run_state.round
+        run_state.private, run_state.past = self._group("private"), []
+        while vectors := self._group(f"past {len(run_state.past) + 1}"):
+            run_state.past.append(vectors)
         norms = self.facts["norms"].items()
         run_state.norms = {name: [NormStats(*pair) for pair in pairs] for name, pairs in norms}
         run_state.metrics = {
@@ -92,9 +95,11 @@ def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> N
         "server": run_state.server,
         "weights": run_state.weights.vectors(),
         "average": run_state.average,
+        "private": run_state.private,
         # A copy: the last model is often the best one, and safetensors refuses shared tensors.
         "best": run_state.best.copy().vectors() if run_state.best else {},
         **tensors,
+        **{f"past {number}": vectors for number, vectors in enumerate(run_state.past, start=1)},
     }
     facts = {"metrics": values, **{name: getattr(run_state, name) for name in _OF_STATE}}
     facts |= {name: getattr(manifest, name) for name in _OF_MANIFEST}

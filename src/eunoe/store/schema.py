@@ -136,6 +136,9 @@ class RoundRecord(ModelRecord, total=False):
             "`loss_before`, `loss_after`, `update_norm`"
         ),
     ]
+    delays: Annotated[
+        list[int], Doc("with [staleness](staleness.md): the delay of each of `clients`, in rounds")
+    ]
     forwards: Annotated[int, Doc("samples in forward passes: the cost of a method")]
     backwards: Annotated[int, Doc("samples in backward passes")]
     dropped: Annotated[list[DroppedClient], Doc("clients whose update was not used: `client`, `reason`")]

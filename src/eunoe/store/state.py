@@ -28,6 +28,10 @@ class RunState:
     seconds: float = 0.0
     # The median norms of the last rounds' updates, by vector.
     norms: dict[str, list[NormStats]] = field(default_factory=dict)
+    # What was sent in the last rounds, the newest first, for stale updates.
+    past: list[Vectors] = field(default_factory=list)
+    # The sums of the clients' private parameters, and the number of clients that have some.
+    private: Vectors = field(default_factory=dict)
 
 
 def start_state(simulation: Simulation) -> RunState:
@@ -38,6 +42,12 @@ def start_state(simulation: Simulation) -> RunState:
 
 
 def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
-    """Return the model that is evaluated and exported: the one that the method reports, or its average."""
+    """Return the model that is evaluated and exported: the one that the method reports, or its average.
+
+    Its private parameters are the mean of the clients'.
+    """
     reported = simulation.method.reported(run_state.server, run_state.weights)
-    return average_model(simulation.averaging, run_state.average, reported)
+    averaged = average_model(simulation.averaging, run_state.average, reported)
+    return (
+        averaged if simulation.private is None else simulation.private.put_mean(averaged, run_state.private)
+    )

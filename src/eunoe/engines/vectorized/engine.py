@@ -16,7 +16,7 @@ from torch import nn
 from eunoe.core.flat_model import Vectors
 from eunoe.core.rng import global_stream
 from eunoe.engines.base import Engine
-from eunoe.engines.client import compress_update, make_client_context
+from eunoe.engines.client import finish_update, make_client_context, receive
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import note_client, train_and_save
 from eunoe.engines.simulation import ClientData, Simulation
@@ -67,18 +67,20 @@ class Vectorized(Engine):
     def _train(
         self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast
     ) -> Iterator[Update]:
-        remembers = simulation.memory.replay or simulation.memory.label_counts
-        everybody = [
-            ClientData.load(simulation, client, self.states.load(client) if remembers else {})
-            for client in clients
-        ]
+        remembers = simulation.memory.replay or simulation.memory.label_counts or simulation.private
+        states = {client: self.states.load(client) if remembers else {} for client in clients}
+        everybody = [ClientData.load(simulation, client, state) for client, state in states.items()]
         done: dict[int, tuple[Update, Vectors]] = {}
         if self._serial is None:
             try:
-                members = [self._begin(data, broadcast) for data in everybody if not data.skipped]
+                members = [
+                    self._begin(data, receive(simulation, data.client, broadcast, states[data.client]))
+                    for data in everybody
+                    if not data.skipped
+                ]
                 trained = self.take_steps(members) if members else []
                 for member, result in zip(members, trained, strict=True):
-                    done[member.data.client] = self._finish(member, result)
+                    done[member.data.client] = self._finish(member, result, broadcast)
             except NotVectorizable as reason:
                 self._warn(str(reason))
                 # Batches of a model with batch normalization may be of one size in another round.
@@ -90,11 +92,8 @@ class Vectorized(Engine):
                 yield train_and_save(simulation, self.states, client, broadcast)
                 continue
             update, state = done.pop(client)
-            if simulation.compression is not None:
-                before = self.states.load(client)
-                update, state = compress_update(simulation, update, broadcast, before, state)
-                # No network carries it here.
-                update.packed = {}
+            # No network carries it here.
+            update.packed = {}
             self.states.save(client, broadcast.round, state)
             yield update
 
@@ -119,7 +118,7 @@ class Vectorized(Engine):
                 member.stream = torch.get_rng_state()
         return member
 
-    def _finish(self, member: StackClient, trained: Trained) -> tuple[Update, Vectors]:
+    def _finish(self, member: StackClient, trained: Trained, sent: Broadcast) -> tuple[Update, Vectors]:
         """Return a client's update and its new state, after the method's `finish`."""
         simulation, client, round = member.simulation, member.data.client, member.broadcast.round
         weights, finished, passed = trained.weights, Finished(), member.client
@@ -141,7 +140,9 @@ class Vectorized(Engine):
             trained.forwards + (passed.forwards if passed else 0),
             trained.backwards + (passed.backwards if passed else 0),
         )
-        return update, finished.state | member.data.new_memory()
+        before = self.states.load(client) if simulation.compression is not None else {}
+        new = finished.state | member.data.new_memory()
+        return finish_update(simulation, update, member.broadcast, sent, before, new)
 
     def _warn(self, reason: str) -> None:
         if reason not in self._warned:
@@ -153,6 +154,8 @@ def declared_reason(simulation: Simulation) -> str | None:
     """Return why no client of a simulation can be vectorized, if that is known before it trains."""
     if not simulation.method.vectorizes:
         return f"the method {type(simulation.method).__name__} does not vectorize"
+    if simulation.context.training.head_epochs:
+        return "training.head_epochs trains two parts of the model in turn"
     for module in simulation.model.module.modules():
         drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
         if drops or isinstance(module, nn.RReLU):
