@@ -6,7 +6,7 @@ from pathlib import Path
 
 from eunoe.analysis.leaderboard import Leaderboard
 from eunoe.analysis.tables import Table
-from eunoe.search.bench import read_stored
+from eunoe.search.bench import read_stored, stored_board
 from eunoe.search.suite import load_suite, suite_names
 
 PAGE = Path(__file__).parent / "leaderboard.md"
@@ -17,13 +17,8 @@ SHOWN = 5
 
 def boards() -> dict[str, Leaderboard]:
     """Return the leaderboards of all suites with stored rows."""
-    rows, stored = read_stored(), {}
-    for name in suite_names():
-        suite = load_suite(name)
-        own = [row for row in rows if row["suite"] == name]
-        if own:
-            stored[name] = Leaderboard(suite.title, own, [setting.name for setting in suite.setting])
-    return stored
+    suites = {row["suite"] for row in read_stored()}
+    return {name: stored_board(load_suite(name)) for name in suite_names() if name in suites}
 
 
 def page_tables() -> str:
