@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.analysis.diagnosis import per_round
+from eunoe.analysis.diagnosis import clients_of, per_round
 from eunoe.analysis.leaderboard import Leaderboard, Row
 from eunoe.analysis.tables import Table
 from eunoe.config.schema import make_config
@@ -179,8 +179,12 @@ class Bench:
                 planned = self._plan(setting, trial, seed)
                 run = read_run(planned.folder, begun=False)
                 facts = {"setting": setting.name, "half": setting.half, "entry": name, "seed": seed}
-                # Config and trials are the same for all seeds.
-                once = {"config": json.dumps(absolute_paths(planned.values)), "trials": scores[name]}
+                # Stored with the first seed only.
+                once = {
+                    "config": json.dumps(absolute_paths(planned.values)),
+                    "trials": scores[name],
+                    "clients": clients_of(run),
+                }
                 self._add({**facts, "point": trial.number, **measure(run), **(once if seed == seeds[0] else {})})
 
     def _trials(self, entry: Entry, setting: Setting, values: Mapping[str, Any]) -> list[Trial]:
