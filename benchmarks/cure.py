@@ -1,6 +1,6 @@
 """Judge `eunoe cure` on ten settings with data that had no part in making it.
 
-    python -m benchmarks.cure [judge] [show] [--table FILE] [--minutes 90] [--budget 8m] [--trials 12] [--only wine]
+    python -m benchmarks.cure [judge] [show] [--minutes 90] [--budget 8m] [--trials 12] [--only wine]
 
 judge: run each setting once with plain FedAvg and cure it once; the outcome is a line of the table, whatever
 it is, and a setting in the table is not judged again. With --trials the plan does not depend on the speed of

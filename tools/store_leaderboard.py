@@ -18,9 +18,9 @@ from eunoe.system.files import read_lines, replacing, write_text
 PACKAGE = Path(__file__).parent.parent / "src/eunoe"
 STORED = PACKAGE / "search/leaderboard.json.gz"
 GAINS = PACKAGE / "analysis/remedy_gains.toml"
-HEAD = """# What remedies gain in the design settings of the leaderboard, in points of validation accuracy over FedAvg at
-# the setting's own learning rate: the better of the newest and the averaged model, each given by its best
-# checkpoint, on the search seed. `clients`: label skew, samples per client, clients in a round.
+HEAD = """# What remedies gain in the design settings of the leaderboard, in points of validation accuracy over
+# FedAvg at the setting's own learning rate: the better of the newest and the averaged model, each given by
+# its best checkpoint, on the search seed. `clients`: label skew, samples per client, clients in a round.
 # Written by tools/store_leaderboard.py.
 
 """
@@ -65,7 +65,9 @@ def remedy_gains(rows: Sequence[Row]) -> str:
         trials = {row["entry"]: row["trials"] for row in searched if row["setting"] == setting}
         clients = next(row["clients"] for row in searched if row["setting"] == setting)
         gains = {
-            remedy: round(100 * (max(trials[entry][point] for entry, point in known) - trials["fedavg"][1]), 1)
+            remedy: round(
+                100 * (max(trials[entry][point] for entry, point in known) - trials["fedavg"][1]), 1
+            )
             for remedy, shown in TRIALS.items()
             if (known := [(entry, point) for entry, point in shown if len(trials.get(entry, ())) > point])
         }

@@ -9,7 +9,6 @@ from eunoe.search.remedies import BASELINE, TABLE, Applicability, averaging_vari
 from eunoe.simulation.build import UserObjects
 from tests.small_runs import NAMED
 
-
 SKEWED = Clients(0.6, 100.0, 2.0)
 
 

@@ -38,7 +38,9 @@ def test_a_run_keeps_the_values_that_the_preset_gave(tmp_path: Path) -> None:
     assert "preset" not in read_config(tmp_path / "run" / "config.toml")
     seeds = eunoe.run(CONFIG, preset="recommended", out=tmp_path / "seeds", seeds=[0])
     assert seeds[0].config.averaging == run.config.averaging
-    done = command("run", tmp_path / "run" / "config.toml", "--preset", "recommended", "--out", tmp_path / "b")
+    done = command(
+        "run", tmp_path / "run" / "config.toml", "--preset", "recommended", "--out", tmp_path / "b"
+    )
     assert done.code == 0, done.error
     assert read_config(tmp_path / "b" / "config.toml")["training"]["lr"] == pytest.approx(0.03333)
     again = command("run", "--resume", tmp_path / "run", "--preset", "recommended")

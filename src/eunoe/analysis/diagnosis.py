@@ -98,7 +98,7 @@ def labels_alike(run: RunRecords) -> bool:
 def clients_of(run: RunRecords) -> Clients:
     """Return what of a run's clients decides which remedies help."""
     taking = [count_participants(record) for record in run.metrics]
-    return Clients.of(_label_counts(run), float(np.mean(taking or [1])))
+    return Clients.of(_label_counts(run), max(1.0, float(np.mean(taking or [1]))))
 
 
 def per_round(run: RunRecords) -> float:

@@ -160,7 +160,7 @@ PRESET = Remedy("recommended preset")
 
 
 def averaging_decay(rounds: int) -> float:
-    """Return the decay of averaging: in a short run, models still learn quickly and their mean lags behind."""
+    """Return the decay of averaging; in a short run models still learn quickly, and their mean lags."""
     return 0.8 if rounds <= SHORT else 0.9
 
 
@@ -182,8 +182,9 @@ class Clients(NamedTuple):
 
     def closeness(self, other: Self) -> float:
         """Return 1 for equal clients, and less the more they differ."""
-        mine, theirs = (np.array([c.skew, math.log10(c.samples), math.log10(c.taking)]) for c in (self, other))
-        return float(2 ** -np.sum(((mine - theirs) / _REACH) ** 2))
+        (skew, *sizes), (other_skew, *others) = self, other
+        distances = np.array([skew - other_skew, *(np.log10(sizes) - np.log10(others))])
+        return float(2 ** -np.sum((distances / _REACH) ** 2))
 
 
 def recommend(clients: Clients) -> Remedy:

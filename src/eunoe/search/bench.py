@@ -185,7 +185,9 @@ class Bench:
                     "trials": scores[name],
                     "clients": clients_of(run),
                 }
-                self._add({**facts, "point": trial.number, **measure(run), **(once if seed == seeds[0] else {})})
+                self._add(
+                    {**facts, "point": trial.number, **measure(run), **(once if seed == seeds[0] else {})}
+                )
 
     def _trials(self, entry: Entry, setting: Setting, values: Mapping[str, Any]) -> list[Trial]:
         trials = []

@@ -106,7 +106,12 @@ def order_table(clients: Clients, labels_alike: bool, forgets_little: bool) -> l
     def key(remedy: Remedy) -> tuple[bool, bool, bool, bool]:
         rate = not remedy.name and remedy.epochs == 1
         first = remedy in TABLE[:1] or remedy.dead
-        return not first, remedy.name != PRESET.name, labels_alike and remedy.labels, forgets_little and not rate
+        return (
+            not first,
+            remedy.name != PRESET.name,
+            labels_alike and remedy.labels,
+            forgets_little and not rate,
+        )
 
     table = [recommend(clients) if remedy is PRESET else remedy for remedy in TABLE]
     return sorted(order_by_gain(table, clients), key=key)
