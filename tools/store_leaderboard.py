@@ -18,7 +18,8 @@ from eunoe.system.files import read_lines, replacing, write_text
 PACKAGE = Path(__file__).parent.parent / "src/eunoe"
 STORED = PACKAGE / "search/leaderboard.json.gz"
 GAINS = PACKAGE / "analysis/remedy_gains.toml"
-HEAD = """# What remedies gain in the design settings of the leaderboard, in points of validation accuracy over
+HEAD = """\
+# What remedies gain in the design settings of the leaderboard, in points of validation accuracy over
 # FedAvg at the setting's own learning rate: the better of the newest and the averaged model, each given by
 # its best checkpoint, on the search seed. `clients`: label skew, samples per client, clients in a round.
 # Written by tools/store_leaderboard.py.

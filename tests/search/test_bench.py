@@ -14,6 +14,7 @@ from eunoe.search.halving import Callbacks
 from eunoe.search.suite import Entry, Point, Suite, load_entries, load_suite, method_entry, suite_names
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned
+from eunoe.simulation.preset import apply_preset
 from tests.cli.command import eunoe
 
 SUITE = Suite.model_validate(
@@ -98,7 +99,7 @@ def test_every_suite_and_entry_is_valid() -> None:
     quick = load_suite("quick")
     for entry in entries:
         for point in entry.points:
-            assemble(make_config(entry.apply(quick.values(quick.setting[0]), point)))
+            assemble(make_config(apply_preset(entry.apply(quick.values(quick.setting[0]), point))))
     public = load_suite("public", "alpha 0.1")
     for entry in public.entries:
         for point in entry.points:

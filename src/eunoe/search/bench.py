@@ -27,6 +27,7 @@ from eunoe.search.suite import BASELINE, Entry, Setting, Suite, load_entries, lo
 from eunoe.search.sweep import folder_name
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned, execute
+from eunoe.simulation.preset import apply_preset
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
 from eunoe.system.files import make_folder, plain, read_lines
@@ -192,7 +193,7 @@ class Bench:
     def _trials(self, entry: Entry, setting: Setting, values: Mapping[str, Any]) -> list[Trial]:
         trials = []
         for number, point in enumerate(entry.points[: setting.trials]):
-            changed = entry.apply(values, point)
+            changed = apply_preset(entry.apply(values, point))
             # Raises an InputError if the entry needs what the setting lacks.
             assemble(make_config(changed))
             trials.append(Trial(number, f"{entry.name}, point {number}", changed))
