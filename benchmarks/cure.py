@@ -1,9 +1,10 @@
 """Judge `eunoe cure` on ten settings with data that had no part in making it.
 
-    python -m benchmarks.cure [judge] [show] [--table FILE] [--minutes 90] [--budget 8m] [--only wine]
+    python -m benchmarks.cure [judge] [show] [--minutes 90] [--budget 8m] [--trials 12] [--only wine]
 
 judge: run each setting once with plain FedAvg and cure it once; the outcome is a line of the table, whatever
-it is, and a setting in the table is not judged again. show: print the table of docs/cure.md.
+it is, and a setting in the table is not judged again. With --trials the plan does not depend on the speed of
+the machine. show: print the table of docs/cure.md.
 """
 
 import json
@@ -94,7 +95,7 @@ def _write_arrays(name: str, folder: Path) -> dict[str, Any]:
     return {"name": "npz", "path": str(folder / "data.npz")}
 
 
-def judge(table: Path, minutes: float, budget: str, jobs: int, only: str) -> None:
+def judge(table: Path, minutes: float, budget: str, trials: int, jobs: int, only: str) -> None:
     """Judge the settings that are not in the table yet."""
     start = time.monotonic()
     for setting, values in SETTINGS.items():
@@ -104,7 +105,7 @@ def judge(table: Path, minutes: float, budget: str, jobs: int, only: str) -> Non
         if time.monotonic() - start >= 60 * minutes:
             break
         try:
-            row = {"setting": setting, **measure(values, budget, jobs)}
+            row = {"setting": setting, **measure(values, budget, trials or None, jobs)}
         except InputError as error:
             print(f"{setting}: not judged: {error}", flush=True)
             continue
@@ -113,7 +114,7 @@ def judge(table: Path, minutes: float, budget: str, jobs: int, only: str) -> Non
         print(setting, row["sentences"], flush=True)
 
 
-def measure(values: Mapping[str, Any], budget: str, jobs: int) -> dict[str, Any]:
+def measure(values: Mapping[str, Any], budget: str, trials: int | None, jobs: int) -> dict[str, Any]:
     """Run FedAvg and cure it."""
     with tempfile.TemporaryDirectory(prefix="judge-") as folder:
         data = values["data"]
@@ -121,7 +122,7 @@ def measure(values: Mapping[str, Any], budget: str, jobs: int) -> dict[str, Any]
             values = {**values, "data": _write_arrays(data, Path(folder))}
         before = run(values, out=Path(folder) / "base", progress=False)
         start = time.monotonic()
-        result = cure(before, budget=budget, jobs=jobs, progress=False)
+        result = cure(before, budget=budget, trials=trials, jobs=jobs, progress=False)
         seconds = time.monotonic() - start
     gains = {"gain": result.gain, "over_last": result.over_last, "test": result.test}
     return {
@@ -136,6 +137,7 @@ def measure(values: Mapping[str, Any], budget: str, jobs: int) -> dict[str, Any]
         "sentences": list(result.sentences),
         "seconds": round(seconds),
         "budget": budget,
+        "trials": trials,
         "load": round(os.getloadavg()[0], 1),
     }
 
@@ -170,6 +172,7 @@ if __name__ == "__main__":
         table=ROOT / "results" / "judging.jsonl",
         minutes=math.inf,
         budget="8m",
+        trials=0,
         jobs=2,
         only="",
     )

@@ -1,43 +1,62 @@
-"""The tables of docs/leaderboard.md and the rows of the README, from the stored leaderboard; `make docs`
-writes them anew."""
+"""The tables of docs/leaderboard.md and docs/remedies.md and the rows of the README, from the stored
+leaderboard; `make docs` writes them anew."""
 
 import re
 from pathlib import Path
 
 from eunoe.analysis.leaderboard import Leaderboard
+from eunoe.analysis.remedies import PRESET
 from eunoe.analysis.tables import Table
-from eunoe.search.bench import read_stored
+from eunoe.search.bench import read_stored, stored_board
 from eunoe.search.suite import load_suite, suite_names
 
 PAGE = Path(__file__).parent / "leaderboard.md"
+REMEDIES = PAGE.with_name("remedies.md")
 README = PAGE.parents[1] / "README.md"
 BLOCK = re.compile(r"(?<=<!-- leaderboard -->\n).*?(?=<!-- end of leaderboard -->)", re.DOTALL)
 SHOWN = 5
+# What the recommended preset is compared with.
+RIVALS = ("fedavg", "averaging", "wsm", "fedcurv", "scaffold", "fedntd")
 
 
 def boards() -> dict[str, Leaderboard]:
     """Return the leaderboards of all suites with stored rows."""
-    rows, stored = read_stored(), {}
-    for name in suite_names():
-        suite = load_suite(name)
-        own = [row for row in rows if row["suite"] == name]
-        if own:
-            stored[name] = Leaderboard(suite.title, own, [setting.name for setting in suite.setting])
-    return stored
+    suites = {row["suite"] for row in read_stored()}
+    return {name: stored_board(load_suite(name)) for name in suite_names() if name in suites}
 
 
 def page_tables() -> str:
-    """Return a table for each suite."""
-    parts = [f"### {name}\n\n{_markdown(board.table())}" for name, board in boards().items()]
+    """Return a table for each suite, and the settings that no entry has run in yet."""
+    parts = []
+    for name, board in boards().items():
+        left = [each.name for each in load_suite(name).setting if each.name not in board.settings]
+        missing = f"\n\nNot run yet: {'; '.join(left)}." if left else ""
+        parts.append(f"### {name}\n\n{_markdown(board.table())}{missing}")
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
+def preset_table() -> str:
+    """Return how the recommended preset does in the judging settings."""
+    rows = [row for row in read_stored() if row.get("half") == "judging" and row["suite"] != "public"]
+    names = list(dict.fromkeys(row["setting"] for row in rows if row["entry"] == PRESET.name))
+    board = Leaderboard("", rows, names)
+    cells = []
+    for rival in RIVALS:
+        gains = [Leaderboard("", rows, [name]).difference(PRESET.name, rival) for name in names]
+        better, worse = (sum(getattr(gain, sign) for gain in gains) for sign in ("positive", "negative"))
+        mean = board.difference(PRESET.name, rival).points("")
+        judged = sum(gain.mean == gain.mean for gain in gains)
+        cells.append([rival, mean, str(better), str(worse), str(judged - better - worse)])
+    table = Table(["against", "points", "better in", "worse in", "undecided"], cells)
+    return f"{table.markdown()}\n\nJudging settings: {'; '.join(names)}.\n"
+
+
 def readme_table() -> str:
-    """Return the first rows of a suite, and FedAvg: core if it is stored, else quick."""
+    """Return the first rows of a suite, and FedAvg: core if more of its settings are stored than of quick."""
     stored = boards()
-    name = "core" if "core" in stored else "quick"
-    if name not in stored:
-        return ""
+    name = max(
+        [each for each in ("core", "quick") if each in stored], key=lambda each: len(stored[each].settings)
+    )
     table = stored[name].table()
     names = [each.name for each in stored[name].standings]
     rows = [row for at, row in enumerate(table.rows) if at < SHOWN or names[at] == "fedavg"]
@@ -56,5 +75,5 @@ def _markdown(table: Table) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in ((PAGE, page_tables()), (README, readme_table())):
+    for path, text in ((PAGE, page_tables()), (README, readme_table()), (REMEDIES, preset_table())):
         path.write_text(BLOCK.sub(lambda _, text=text: text, path.read_text("utf-8")), "utf-8")

@@ -9,11 +9,12 @@ from tools.store_leaderboard import store_rows
 
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError
-from eunoe.search.bench import read_stored, run_bench
+from eunoe.search.bench import read_stored, run_bench, stored_settings
 from eunoe.search.halving import Callbacks
 from eunoe.search.suite import Entry, Point, Suite, load_entries, load_suite, method_entry, suite_names
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned
+from eunoe.simulation.preset import apply_preset
 from tests.cli.command import eunoe
 
 SUITE = Suite.model_validate(
@@ -92,17 +93,38 @@ def test_a_method_of_ones_own_gets_a_rank(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_every_suite_and_entry_is_valid() -> None:
-    assert suite_names() == ["core", "natural", "quick"]
+    assert suite_names() == ["core", "natural", "public", "quick"]
     entries = load_entries()
     assert len({entry.name for entry in entries}) == len(entries) >= 15
     quick = load_suite("quick")
     for entry in entries:
         for point in entry.points:
-            assemble(make_config(entry.apply(quick.values(quick.setting[0]), point)))
+            assemble(make_config(apply_preset(entry.apply(quick.values(quick.setting[0]), point))))
+    public = load_suite("public", "alpha 0.1")
+    for entry in public.entries:
+        for point in entry.points:
+            assemble(make_config(entry.apply(public.values(public.setting[0]), point)))
     core = load_suite("core")
     assert len(core.setting) == 12
     assert sum(setting.half == "design" for setting in core.setting) == 6
     assert all(row["suite"] in suite_names() for row in read_stored())
+
+
+def test_settings_without_stored_rows_are_left_out() -> None:
+    quick = load_suite("quick")
+    rows = [row for row in read_stored() if row["setting"] == quick.setting[1].name]
+    assert [setting.name for setting in stored_settings(quick, rows)] == ["alpha 0.5, 2 of 20"]
+    assert [setting.name for setting in load_suite("quick", "two").setting] == ["two classes each, 3 of 30"]
+
+
+def test_a_stored_row_is_repeated_by_name(tmp_path: Path) -> None:
+    done = eunoe("bench", "quick", "--repeat", "wsm", "--only", "1 epoch", "--out", tmp_path, "--jobs", 1)
+    assert done.code == 0, done.error
+    cells = [cell.strip() for cell in done.out.splitlines()[-2].split("│")]
+    assert cells[1] == "unequal sizes, 1 epoch, 5 of 20"
+    assert float(cells[3]) == pytest.approx(float(cells[4]), abs=0.02)
+    unknown = eunoe("bench", "quick", "--repeat", "wms")
+    assert "has no stored entry 'wms': did you mean 'wsm'?" in unknown.error
 
 
 def test_wrong_input_gets_one_line(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_without_time_for_a_search_averaging_is_judged_by_runs_that_show_both(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, LARGER)
-    monkeypatch.setattr(Search, "_trials_within", lambda self: 0.5)
+    monkeypatch.setattr("eunoe.search.cure_search.FIRST", 0.0)
     result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (result.search, result.label) == ((), None)
     assert any(

@@ -1,8 +1,7 @@
 """Diagnosis of a run: what it forgot, in which step, and which remedies to try.
 
 The rules are those of docs/cure.md, in that order; each uses measured numbers, not what the configuration
-promises. Averaging costs clients nothing and comes first; the order of the others is that of
-benchmarks/remedies.py (docs/remedies.md).
+promises. Averaging costs clients nothing and comes first; the order of the others is that of `cure`.
 
 Without a local_per_class probe, the accuracy that a client's training costs on other clients' data stands in
 for the local loss L if it is 5 points or more; it is a lower bound, since gains are netted. The aggregation
@@ -26,7 +25,9 @@ from eunoe.analysis.remedies import (
     REPLAY,
     SCAFFOLD,
     WSM,
+    Clients,
     Remedy,
+    order_by_gain,
 )
 from eunoe.analysis.statistics import as_points
 from eunoe.analysis.summary import Summary, summarize
@@ -102,6 +103,12 @@ def labels_alike(run: RunRecords) -> bool:
     return counts is not None and statistics.alike(counts)
 
 
+def clients_of(run: RunRecords) -> Clients:
+    """Return what of a run's clients decides which remedies help."""
+    taking = [count_participants(record) for record in run.metrics]
+    return Clients.of(_label_counts(run), max(1.0, float(np.mean(taking or [1]))))
+
+
 def per_round(run: RunRecords) -> float:
     """Return the round forgetting of the model sent to clients; an averaged model has little anyway."""
     sent = run.sent_forgetting
@@ -163,15 +170,18 @@ def _apply_rules(
             "a loss that re-weights classes is not expected to help."
         )
         return "not labels", [*notes, words], [AVERAGING, _scaffold(run), _fewer_epochs(run)]
-    first = [AVERAGING, _wsm(config, clients)]
+    wsm = _wsm(config, clients)
     if aggregated > 2 * local:
         words = (
             f"Most is lost in aggregation, gains not counted: {as_points(aggregated)}, against "
             f"{as_points(local)} in local training. Single clients still know what the average has lost."
         )
-        remedies = [*first, *(_with_public(each, config) for each in (FLASHBACK, FEDDF)), _more_clients(run)]
+        public = [_with_public(each, config) for each in (FLASHBACK, FEDDF)]
+        remedies = [AVERAGING, wsm, *public, _more_clients(run)]
         return "aggregation", [*notes, words], remedies
-    remedies = [*first, _scaffold(run), FEDNTD, FEDPROX, _more_clients(run), _fewer_epochs(run)]
+    known = [each for each in (wsm, _scaffold(run), FEDNTD, FEDPROX) if each]
+    ordered = order_by_gain(known, clients_of(run))
+    remedies = [AVERAGING, *ordered, _more_clients(run), _fewer_epochs(run)]
     return "local", [*notes, _cause(local, aggregated, clients, run.task)], remedies
 
 

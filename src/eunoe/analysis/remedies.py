@@ -1,16 +1,29 @@
-"""Remedies: changes of a config that may lower forgetting. `diagnose` proposes them, `cure` searches them."""
+"""Remedies: changes of a config that may lower forgetting. `diagnose` proposes them, `cure` searches them.
+
+Both order them by what each adds to those before it in the design settings of the leaderboard, of which
+those with similar clients count most (remedy_gains.toml).
+"""
 
 import json
 import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from eunoe.config.schema import Config
 from eunoe.config.settings import flatten, merge
+from eunoe.data.checks import Array
+from eunoe.data.statistics import per_client, summarize
 from eunoe.store.run_records import with_averaging
 
+SHORT = 60
+# The distances in label skew and in powers of ten (samples, clients) at which settings are half alike.
+_REACH = np.array([0.3, 1.0, 0.5])
 # Names of factors.
 _FACTORS = {
     "0.01": "a hundredth of",
@@ -144,3 +157,79 @@ REPLAY = Remedy(
     {"replay": {"memory": 100}},
     "clients keep some samples of each class and train on them again; nothing more is sent",
 )
+
+
+# Its values follow from the clients, see `recommend`.
+PRESET = Remedy("recommended preset")
+
+
+def averaging_decay(rounds: int) -> float:
+    """Return the decay of averaging; in a short run models still learn quickly, and their mean lags."""
+    return 0.8 if rounds <= SHORT else 0.9
+
+
+class Clients(NamedTuple):
+    """What decides which remedies help: distance of the clients' class mixes from the whole, training samples
+    per client, and clients in a round."""
+
+    skew: float
+    samples: float
+    taking: float
+
+    @classmethod
+    def of(cls, counts: Array | None, taking: float) -> Self:
+        """Compute them from label counts [clients, classes]; without labels, mixes count as alike."""
+        if counts is None or not counts.any():
+            return cls(0.0, 100.0, taking)
+        numbers = summarize(per_client(counts))
+        return cls(numbers.distance_mean, numbers.size_mean, taking)
+
+    def closeness(self, other: Self) -> float:
+        """Return 1 for equal clients, and less the more they differ."""
+        (skew, *sizes), (other_skew, *others) = self, other
+        distances = np.array([skew - other_skew, *(np.log10(sizes) - np.log10(others))])
+        return float(2 ** -np.sum((distances / _REACH) ** 2))
+
+
+def recommend(clients: Clients) -> Remedy:
+    """Return the recommended preset without averaging: FedACG with a momentum that follows from the clients.
+
+    The less of the data a round covers, the more the momentum would carry one round's classes into the next.
+    """
+    covered = clients.taking * (1 - clients.skew)
+    momentum = round(float(np.clip(0.5 + 0.55 * (covered - 0.4), 0.5, 0.85)), 2)
+    changes = {"method": {"name": "fedacg", "momentum": momentum}}
+    return replace(PRESET, changes=changes, lr=0.5 if momentum < 0.8 else 1 / 3)
+
+
+def read_gains() -> list[dict[str, Any]]:
+    """Return the gains of remedies in the design settings of the leaderboard."""
+    text = files("eunoe.analysis").joinpath("remedy_gains.toml").read_text("utf-8")
+    return list(tomllib.loads(text)["setting"])
+
+
+def order_by_gain(remedies: Sequence[Remedy], clients: Clients) -> list[Remedy]:
+    """Order remedies so that each adds most to the best of those before it.
+
+    Those without known gains come before those that add nothing.
+    """
+    settings = read_gains()
+    weights = np.array([clients.closeness(Clients(*setting["clients"])) for setting in settings])
+    gains = {
+        remedy.label: np.array([setting["gains"].get(remedy.label, 0.0) for setting in settings])
+        for remedy in remedies
+        if any(remedy.label in setting["gains"] for setting in settings)
+    }
+    best, order = np.zeros(len(settings)), list[str]()
+
+    def adds(label: str) -> tuple[float, float]:
+        return float(weights @ np.maximum(best, gains[label])), float(weights @ gains[label])
+
+    unknown = math.inf
+    while left := [label for label in gains if label not in order]:
+        order.append(max(left, key=adds))
+        improved = np.maximum(best, gains[order[-1]])
+        if weights @ improved <= weights @ best:
+            unknown = min(unknown, len(order) - 1.5)
+        best = improved
+    return sorted(remedies, key=lambda each: order.index(each.label) if each.label in order else unknown)

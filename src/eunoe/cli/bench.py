@@ -18,6 +18,10 @@ def bench(
     all_entries: Annotated[
         bool, typer.Option("--all", help="Run the built-in entries too, instead of their stored results.")
     ] = False,
+    only: Annotated[str, typer.Option(help="Only the settings with this text in their name.")] = "",
+    repeat: Annotated[
+        str | None, typer.Option(help="Run the stored configs of this entry again and compare.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/bench"),
 ) -> None:
@@ -25,30 +29,32 @@ def bench(
 
     Entries with stored results are not run again. The same command continues a bench that was cut off.
     """
-    from eunoe.analysis.leaderboard import Leaderboard
     from eunoe.cli.tables import show_table
     from eunoe.errors import InputError
     from eunoe.report.leaderboard import write_leaderboard
-    from eunoe.search.bench import bench as run
-    from eunoe.search.bench import own_entries, read_stored
+    from eunoe.search import bench as benches
+    from eunoe.search.halving import show_progress
     from eunoe.search.suite import load_suite
+    from eunoe.system.machine import cores
 
-    loaded = load_suite(suite)
+    loaded = load_suite(suite, only)
     if show:
-        rows = [row for row in read_stored() if row["suite"] == loaded.name]
-        if not rows:
-            raise InputError(f"there are no stored results of suite {loaded.name!r}: run it with --all")
-        board = Leaderboard(loaded.title, rows, [setting.name for setting in loaded.setting])
-        show_table(board.table(), f"Suite {loaded.name}")
+        show_table(benches.stored_board(loaded).table(), f"Suite {loaded.name}")
         return
-    own = own_entries(entry or (), method or ())
+    if repeat is not None:
+        with show_progress() as callbacks:
+            table = benches.repeat(loaded, repeat, out, jobs or cores(), callbacks)
+        show_table(table, f"Test accuracy of {repeat}")
+        return
+    own = benches.own_entries(entry or (), method or ())
     if not own and not all_entries:
         raise InputError("nothing to run: pass --entry, --method or --all, or --show for stored results")
-    board = run(
+    board = benches.bench(
         suite,
         entries=entry or (),
         methods=method or (),
         all_entries=all_entries,
+        only=only,
         out=out,
         jobs=jobs,
         progress=True,

@@ -12,6 +12,9 @@ def run(
         list[str] | None,
         typer.Option("--set", help="Override an option, such as training.lr=0.1; may be repeated."),
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="recommended: method, averaging and rate follow from the clients.")
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="serial, process, vectorized or ray.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
@@ -31,16 +34,20 @@ def run(
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
     from eunoe.simulation import running as runs
+    from eunoe.simulation.preset import apply_preset
     from eunoe.store.reader import read_run_config
 
     named = {"name": engine, "workers": workers, "address": address}
     chosen = [f"engine.{key}={value}" for key, value in named.items() if value is not None]
     if from_round is not None and resume is None:
         raise InputError("--from-round needs --resume")
-    if resume is not None and (config is not None or out is not None):
-        raise InputError("--resume cannot be combined with a config file or --out")
+    if resume is not None and (config is not None or out is not None or preset is not None):
+        raise InputError("--resume cannot be combined with a config file, --preset or --out")
     values = read_run_config(resume) if resume else read_config(config) if config else {}
-    checked = make_config(apply_settings(values, [*chosen, *(set_ or [])]))
+    values = apply_settings(values, [*chosen, *(set_ or [])])
+    if preset is not None:
+        values["preset"] = preset
+    checked = make_config(values if resume else apply_preset(values))
     folder = resume or out or new_folder(checked.title, checked.seed)
     try:
         if resume is not None:

@@ -13,17 +13,21 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from eunoe.analysis.diagnosis import per_round
+import numpy as np
+
+from eunoe.analysis.diagnosis import clients_of, per_round
 from eunoe.analysis.leaderboard import Leaderboard, Row
+from eunoe.analysis.tables import Table
 from eunoe.config.schema import make_config
 from eunoe.config.settings import absolute_paths
-from eunoe.errors import InputError
+from eunoe.errors import InputError, nearest
 from eunoe.search.halving import Callbacks, Trial, show_progress
 from eunoe.search.outcome import read_outcome
 from eunoe.search.suite import BASELINE, Entry, Setting, Suite, load_entries, load_suite, method_entry
 from eunoe.search.sweep import folder_name
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned, execute
+from eunoe.simulation.preset import apply_preset
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
 from eunoe.system.files import make_folder, plain, read_lines
@@ -38,6 +42,7 @@ def bench(
     entries: Sequence[Path | str] = (),
     methods: Sequence[str] = (),
     all_entries: bool = False,
+    only: str = "",
     out: Path | str = "runs/bench",
     jobs: int | None = None,
     progress: bool | None = None,
@@ -45,17 +50,20 @@ def bench(
     """Rank entries by their gain over FedAvg on a suite, each tuned with four trials, on fresh seeds.
 
     Entries are TOML files with a name, a config and points to try; methods are names such as
-    `package.module:Name`. Built-in entries have stored results; with `all_entries` they run too.
+    `package.module:Name`. Built-in entries have stored results; with `all_entries` they run too. Only the
+    settings with `only` in their name count.
 
     Example::
 
         board = eunoe.bench("quick", methods=["my_package:Mine"])
         board.describe("mine")  # "mine is 3rd of 22; +4.2 points [3.1, 5.3] over FedAvg; ..."
     """
-    chosen = [*(load_entries() if all_entries else ()), *own_entries(entries, methods)]
-    stored: list[Row] | None = [] if all_entries else None
+    chosen_suite = load_suite(suite, only)
+    chosen = [*(chosen_suite.entries if all_entries else ()), *own_entries(entries, methods)]
     with show_progress(progress) as callbacks:
-        return run_bench(load_suite(suite), chosen, Path(out), jobs or cores(), stored, callbacks)
+        return run_bench(
+            chosen_suite, chosen, Path(out), jobs or cores(), [] if all_entries else None, callbacks
+        )
 
 
 def own_entries(entries: Sequence[Path | str], methods: Sequence[str]) -> list[Entry]:
@@ -74,17 +82,53 @@ def run_bench(
 ) -> Leaderboard:
     """Run what is neither stored nor in the folder, and return the leaderboard of the suite.
 
-    FedAvg and the stored entries are part of it. The same call continues a bench that was cut off.
+    FedAvg and the stored entries are part of it. If only some settings have stored rows, the others are left
+    out. The same call continues a bench that was cut off.
     """
     rows = [row for row in (read_stored() if stored is None else stored) if row["suite"] == suite.name]
+    settings = stored_settings(suite, rows) or suite.setting
     new = {entry.name for entry in entries}
     rows = [row for row in rows if row["entry"] not in new]
     bench = Bench(suite, out, jobs, callbacks or Callbacks())
-    for setting in suite.setting:
+    for setting in settings:
         known = {row["entry"] for row in rows if row["setting"] == setting.name}
-        baseline = [entry for entry in load_entries() if entry.name == BASELINE]
+        baseline = [entry for entry in suite.entries if entry.name == BASELINE]
         bench.run_setting(setting, [*(() if BASELINE in known | new else baseline), *entries])
-    return Leaderboard(suite.title, [*rows, *bench.rows()], [setting.name for setting in suite.setting])
+    return Leaderboard(suite.title, [*rows, *bench.rows()], [setting.name for setting in settings])
+
+
+def stored_settings(suite: Suite, rows: Sequence[Row]) -> list[Setting]:
+    """Return the settings of a suite that have rows of FedAvg."""
+    known = {row["setting"] for row in rows if row["entry"] == BASELINE}
+    return [setting for setting in suite.setting if setting.name in known]
+
+
+def stored_board(suite: Suite) -> Leaderboard:
+    """Return the stored leaderboard of a suite."""
+    rows = [row for row in read_stored() if row["suite"] == suite.name]
+    if not rows:
+        raise InputError(f"there are no stored results of suite {suite.name!r}: run it with --all")
+    return Leaderboard(suite.title, rows, [setting.name for setting in stored_settings(suite, rows)])
+
+
+def repeat(suite: Suite, entry: str, out: Path, jobs: int, callbacks: Callbacks) -> Table:
+    """Run the stored configs of an entry again; return its stored and its new test accuracy by setting."""
+    rows = [row for row in read_stored() if row["suite"] == suite.name and "config" in row]
+    if entry not in (names := {row["entry"] for row in rows}):
+        raise InputError(f"suite {suite.name!r} has no stored entry {entry!r}: {nearest(entry, names)}")
+    chosen = {row["setting"]: row for row in rows if row["entry"] == entry}
+    settings = [setting.name for setting in suite.setting if setting.name in chosen]
+    runs = [
+        Planned(entry, json.loads(chosen[name]["config"]), out / "repeated" / suite.name / folder_name(name))
+        for name in settings
+    ]
+    callbacks.on_stage(f"{entry}, stored configs", sum(planned.rounds for planned in runs))
+    repeated = [measure(run.read) for run in execute(runs, jobs, callbacks.on_round)]
+    cells = [
+        [name, str(chosen[name]["seed"]), f"{chosen[name]['accuracy']:.3f}", f"{new['accuracy']:.3f}"]
+        for name, new in zip(settings, repeated, strict=True)
+    ]
+    return Table(["setting", "seed", "stored", "repeated"], cells)
 
 
 @dataclass(frozen=True)
@@ -126,7 +170,8 @@ class Bench:
             run = read_run(self._plan(setting, trial, seed).folder, begun=False)
             return read_outcome(run).score["validation"]
 
-        best = {name: max(group, key=score) for name, group in trials.items()}
+        scores = {name: [score(trial) for trial in group] for name, group in trials.items()}
+        best = {name: group[int(np.argmax(scores[name]))] for name, group in trials.items()}
         seeds = self.suite.seeds[: setting.seeds]
         fresh = [self._plan(setting, trial, seed) for trial in best.values() for seed in seeds]
         self._execute(f"{setting.name}: {len(best)} entries on {len(seeds)} seeds", fresh)
@@ -134,15 +179,21 @@ class Bench:
             for seed in seeds:
                 planned = self._plan(setting, trial, seed)
                 run = read_run(planned.folder, begun=False)
-                # The config is the same for all seeds.
-                config = {"config": json.dumps(absolute_paths(planned.values))} if seed == seeds[0] else {}
                 facts = {"setting": setting.name, "half": setting.half, "entry": name, "seed": seed}
-                self._add({**facts, "point": trial.number, **measure(run), **config})
+                # Stored with the first seed only.
+                once = {
+                    "config": json.dumps(absolute_paths(planned.values)),
+                    "trials": scores[name],
+                    "clients": clients_of(run),
+                }
+                self._add(
+                    {**facts, "point": trial.number, **measure(run), **(once if seed == seeds[0] else {})}
+                )
 
     def _trials(self, entry: Entry, setting: Setting, values: Mapping[str, Any]) -> list[Trial]:
         trials = []
         for number, point in enumerate(entry.points[: setting.trials]):
-            changed = entry.apply(values, point)
+            changed = apply_preset(entry.apply(values, point))
             # Raises an InputError if the entry needs what the setting lacks.
             assemble(make_config(changed))
             trials.append(Trial(number, f"{entry.name}, point {number}", changed))

@@ -84,7 +84,9 @@ def find_cure(
     clock = SearchClock(ENDING * options.budget, estimate_seconds(records))
     runs, applicability = _prepare(records, run._objects, folder, options, callbacks, facts)
     table = applicability.select(
-        order_table(diagnosis.labels_alike(records), diagnosis.forgets_little(records))
+        order_table(
+            diagnosis.clients_of(records), diagnosis.labels_alike(records), diagnosis.forgets_little(records)
+        )
     )
     header = {
         "run": absolute_paths(records.checked_config.model_dump(mode="json")),

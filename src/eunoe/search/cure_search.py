@@ -33,6 +33,8 @@ REPEATS = 2
 # The shares of its rounds after which a trial is compared with the others; remedies start at different
 # speeds, so that an earlier comparison would mislead.
 SHARES = (0.4, 1.0)
+# The largest share of the budget that the first two trials may take, at the speed of the source run.
+FIRST = 0.5
 # Factor on estimated times, and the share of its full length that a trial runs on average.
 SLACK, SHARE = 1.5, 0.8
 
@@ -149,14 +151,15 @@ class Search:
         limit = math.inf if self.options.trials is None else self.options.trials - tried
         remaining = len(self.remedies) - len(self.trials)
         repeats = kinds.count("repeat")
+        if not self.trials:
+            # The baseline and one remedy show how fast runs are, several at a time.
+            count = min(1, remaining - 1)
+            seconds = (1 + count) * len(self.seeds) * self.clock.estimate
+            fits = self.options.trials is not None or seconds <= FIRST * self.options.budget
+            return ["try", count] if fits else None
         fit = self._trials_within()
         if "vary" not in kinds and (count := int(min(WAVE, remaining, limit, fit))) > 0:
-            if not self.trials:
-                # The baseline is one of them.
-                count = int(min(WAVE, remaining - 1, limit, fit - 1))
-            return ["try", count] if count > 0 else None
-        if not self.trials:
-            return None
+            return ["try", count]
         if "vary" not in kinds and limit > 0 and fit >= 1:
             return ["vary", int(min(WAVE, limit, fit))]
         if repeats < REPEATS and len(self.trials) > 1 and fit * SHARE >= FINALISTS:
@@ -242,7 +245,7 @@ class Search:
         """Return the stronger form of the baseline on the search seeds: best checkpoint or last rounds."""
         if self.runs.config.privacy is not None:
             return "last"
-        if not self.trials:
+        if not self._ranked():
             return "best"
         model: Model = "" if self.runs.config.averaging is not None else "sent"
         runs = [self._read(self.trials[0], seed) for seed in self.seeds]
@@ -259,7 +262,7 @@ class Search:
 
         The baseline is the first of all.
         """
-        if not self.trials:
+        if not self._ranked():
             return []
         ranked = [self.trials[0], *(trial for trial in self._ranked() if trial.number)]
         outcomes = []

@@ -48,8 +48,14 @@ def read_outcome(
         read(lambda record, name: record["score"].get(name, np.nan)),
         read(lambda record, name: _over_classes(record, name, np.nanmean)),
         read(lambda record, name: _over_classes(record, name, np.nanmin)),
-        read(lambda record, name: (record.get(name, {}).get("clients") or {}).get("worst_tenth", np.nan)),
+        read(_worst_tenth),
     )
+
+
+def _worst_tenth(record: Record, name: str) -> float:
+    value = (record.get(name, {}).get("clients") or {}).get("worst_tenth")
+    # Clients may be too few or too small.
+    return np.nan if value is None else float(value)
 
 
 def _over_classes(record: Record, name: str, statistic: Any) -> float:

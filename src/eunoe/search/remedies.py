@@ -9,13 +9,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from eunoe.analysis.remedies import FEDDF, FEDNTD, FEDPROX, FLASHBACK, SCAFFOLD, SERVER_MOMENTUM, WSM, Remedy
+from eunoe.analysis.remedies import (
+    FEDDF,
+    FEDNTD,
+    FEDPROX,
+    FLASHBACK,
+    PRESET,
+    SCAFFOLD,
+    SERVER_MOMENTUM,
+    WSM,
+    Clients,
+    Remedy,
+    averaging_decay,
+    order_by_gain,
+    recommend,
+)
 from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
 
-# Up to so many rounds averaging gets a smaller decay: models still learn quickly, and their mean lags behind.
-SHORT = 60
 # Learning rates from which a tenfold one is not tried.
 SMALL = 0.02
 THIRD = 1 / 3
@@ -26,9 +38,9 @@ FEDACG = Remedy.method("fedacg")
 WSM_FEDACG = Remedy("wsm with fedacg", {**WSM.changes, **FEDACG.changes}, labels=True)
 MILD_FEDACG = Remedy("fedacg with momentum 0.5", {"method": {"name": "fedacg", "momentum": 0.5}})
 
-# In the order in which each is expected to add most to the best of those before it.
 TABLE: Sequence[Remedy] = (
     BASELINE,
+    PRESET,
     replace(BASELINE, lr=0.1, dead=True),
     replace(BASELINE, lr=0.01, dead=True),
     replace(FEDACG, lr=THIRD),
@@ -84,18 +96,25 @@ class Applicability:
         return True
 
 
-def order_table(labels_alike: bool, forgets_little: bool) -> list[Remedy]:
-    """Return the table in the order for a run.
+def order_table(clients: Clients, labels_alike: bool, forgets_little: bool) -> list[Remedy]:
+    """Return the table in the order for a run: the baseline, the preset, and the others by their gains.
 
     Where class mixes are alike, losses and methods for labels come last; where little is forgotten, other
     learning rates come first.
     """
 
-    def key(remedy: Remedy) -> tuple[bool, bool, bool]:
+    def key(remedy: Remedy) -> tuple[bool, bool, bool, bool]:
         rate = not remedy.name and remedy.epochs == 1
-        return remedy is not BASELINE, labels_alike and remedy.labels, forgets_little and not rate
+        first = remedy in TABLE[:1] or remedy.dead
+        return (
+            not first,
+            remedy.name != PRESET.name,
+            labels_alike and remedy.labels,
+            forgets_little and not rate,
+        )
 
-    return sorted(TABLE, key=key)
+    table = [recommend(clients) if remedy is PRESET else remedy for remedy in TABLE]
+    return sorted(order_by_gain(table, clients), key=key)
 
 
 def vary(remedy: Remedy) -> list[Remedy]:
@@ -127,6 +146,6 @@ class Variants(NamedTuple):
 
 def averaging_variants(remedy: Remedy, config: Config) -> Variants:
     """Return both variants of a remedy; the one with the run's own averaging is the remedy itself."""
-    other = None if config.averaging is not None else {"decay": 0.8 if config.rounds <= SHORT else 0.9}
+    other = None if config.averaging is not None else {"decay": averaging_decay(config.rounds)}
     changed = replace(remedy, changes={**remedy.changes, "averaging": other})
     return Variants(remedy, changed) if config.averaging is None else Variants(changed, remedy)

@@ -1,7 +1,7 @@
 """Suites and entries of the leaderboard, read from TOML."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -33,23 +33,6 @@ class Setting(Options):
     seeds: int | None = Field(None, ge=2, description="Number of seeds, if fewer than the suite's.")
 
 
-class Suite(Options):
-    """Settings and the protocol: the seed of the search, and the fresh seeds."""
-
-    name: str
-    title: str
-    search_seed: int
-    seeds: tuple[int, ...]
-    config: dict[str, Any] = Field(default_factory=dict)
-    setting: tuple[Setting, ...]
-
-    def values(self, setting: Setting) -> dict[str, Any]:
-        """Return the config values of a setting; only models that are the best so far are tested."""
-        values = merge(self.config, setting.config)
-        evaluation = {"judging": True, "last": 10, "every": max(1, values["rounds"] // 20)}
-        return merge(values, {"evaluation": evaluation, "probes": [], "checkpoint_seconds": 3600})
-
-
 class Point(Options):
     """A point of an entry's search space: a factor on the learning rate, and further changes."""
 
@@ -73,8 +56,31 @@ class Entry(Options):
         return changed
 
 
-def load_suite(name: str) -> Suite:
-    """Return a suite by its name or from a TOML file."""
+class Suite(Options):
+    """Settings, the protocol (the seed of the search, and the fresh seeds), and entries if not the usual."""
+
+    name: str
+    title: str
+    search_seed: int
+    seeds: tuple[int, ...]
+    config: dict[str, Any] = Field(default_factory=dict)
+    setting: tuple[Setting, ...]
+    entry: tuple[Entry, ...] = ()
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The built-in entries of the suite."""
+        return self.entry or load_entries()
+
+    def values(self, setting: Setting) -> dict[str, Any]:
+        """Return the config values of a setting; only models that are the best so far are tested."""
+        values = merge(self.config, setting.config)
+        evaluation = {"judging": True, "last": 10, "every": max(1, values["rounds"] // 20)}
+        return merge(values, {"evaluation": evaluation, "probes": [], "checkpoint_seconds": 3600})
+
+
+def load_suite(name: str, only: str = "") -> Suite:
+    """Return a suite by its name or from a TOML file, with the settings that have `only` in their name."""
     known = suite_names()
     if name in known:
         values = tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
@@ -82,7 +88,11 @@ def load_suite(name: str) -> Suite:
         values = read_config(Path(name))
     else:
         raise InputError(f"there is no suite {name!r}: {nearest(name, known)}")
-    return _validate(Suite, {"name": Path(name).stem, **values}, name)
+    suite = _validate(Suite, {"name": Path(name).stem, **values}, name)
+    chosen = tuple(setting for setting in suite.setting if only in setting.name)
+    if not chosen:
+        raise InputError(f"suite {name!r} has no setting with {only!r} in its name")
+    return suite.model_copy(update={"setting": chosen})
 
 
 def suite_names() -> list[str]:

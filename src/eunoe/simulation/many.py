@@ -26,6 +26,7 @@ from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.simulation.build import UserObjects, assemble, sharing_data
 from eunoe.simulation.hooks import Progress, Record, stop_reason
 from eunoe.simulation.lockstep import run_in_lockstep
+from eunoe.simulation.preset import apply_preset
 from eunoe.simulation.resuming import check_config
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import ConfigLike, OnRound, PreparedRun, prepare_resumed, prepare_run
@@ -129,7 +130,7 @@ def run_seeds(
     # What is left out stays so: without a named engine, runs train in lockstep.
     base = config.model_dump(exclude_unset=True) if isinstance(config, Config) else dict(config or {})
     user, plain = split_user_objects(federation, values)
-    merged = merge(base, plain)
+    merged = apply_preset(merge(base, plain), federation)
     objects = {name: value for name, value in vars(user).items() if value is not None}
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
     runs = [

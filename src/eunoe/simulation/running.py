@@ -26,6 +26,7 @@ from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.compatibility import check_targets
 from eunoe.simulation.hooks import Evaluate, EvaluateLast, Hook, Record, Saving, Stop
 from eunoe.simulation.loop import run_rounds
+from eunoe.simulation.preset import apply_preset
 from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.probing import Probing
 from eunoe.simulation.resuming import check_config, check_data
@@ -68,7 +69,8 @@ def run(
 
     The configuration is a TOML file, a `Config`, nested values, or keyword arguments for single options
     (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may
-    be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. An existing run
+    be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. With
+    `preset="recommended"` method, averaging and learning rate follow from the clients. An existing run
     folder is not overwritten. Without `out` the folder is a temporary one, which stays until you remove it.
     `progress` shows a progress bar; by default only in terminals and notebooks.
 
@@ -134,7 +136,8 @@ def prepare_run(
     if isinstance(config, Path | str):
         config = read_config(Path(config))
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
+    whole = isinstance(config, Config) and not plain
+    checked = config if whole else make_config(apply_preset(merge(base, plain), objects.federation))
     if out is not None:
         check_new(Path(out))
     with within_memory("this configuration"):
