@@ -8,7 +8,8 @@ from eunoe.config.schema import make_config
 
 
 def test_stored_configs_get_the_new_names() -> None:
-    stored: dict[str, object] = {"merge": {"name": "median"}, "secure_aggregation": {"most_samples": 9}, "seed": 1}
+    stored: dict[str, object] = {"merge": {"name": "median"}, "seed": 1}
+    stored["secure_aggregation"] = {"most_samples": 9}
     stored["engine"] = {"name": "ray", "summers": 4}
     assert rename_keys(stored) == {
         "aggregation": {"name": "median"},

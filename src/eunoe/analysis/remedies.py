@@ -18,7 +18,7 @@ import numpy as np
 from eunoe.config.schema import Config
 from eunoe.config.settings import flatten, merge
 from eunoe.data.checks import Array
-from eunoe.data.statistics import per_client, summarize
+from eunoe.data.statistics import summarize
 from eunoe.store.run_records import with_averaging
 
 SHORT = 60
@@ -181,7 +181,7 @@ class Clients(NamedTuple):
         """Compute them from label counts [clients, classes]; without labels, mixes count as alike."""
         if counts is None or not counts.any():
             return cls(0.0, 100.0, taking)
-        numbers = summarize(per_client(counts))
+        numbers = summarize(counts)
         return cls(numbers.distance_mean, numbers.size_mean, taking)
 
     def closeness(self, other: Self) -> float:
