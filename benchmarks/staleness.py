@@ -44,7 +44,8 @@ def changes(runs: Iterable[Any]) -> dict[str, float]:
         for record in run.records:
             by_client = record["validation"]["by_client"]
             now = dict(zip(by_client["clients"], by_client["accuracy"], strict=True))
-            delays = dict(zip(record["clients"], record.get("delays") or [0] * len(record["clients"]), strict=True))
+            clients = record["clients"]
+            delays = dict(zip(clients, record.get("delays") or [0] * len(clients), strict=True))
             for client, accuracy in now.items():
                 part = "absent" if client not in delays else "stale" if delays[client] else "fresh"
                 if client in before:

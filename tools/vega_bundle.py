@@ -10,7 +10,7 @@ import altair
 import vl_convert
 
 PATH = Path(__file__).resolve().parents[1] / "src" / "eunoe" / "report" / "vega.js"
-NOTICE = "/* Vega, Vega-Lite, Vega-Embed and what they use; licenses: vega-licenses.txt beside this file. */\n"
+NOTICE = "/* Vega, Vega-Lite, Vega-Embed and what they use; licenses are in vega-licenses.txt. */\n"
 
 
 def bundle() -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from eunoe.analysis.comparison import Comparison
 from eunoe.analysis.diagnosis import diagnose, forgets_little
-from eunoe.analysis.summary import summarize
 from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.config.schema import make_config
 from eunoe.report.summary import warnings

@@ -45,7 +45,8 @@ VISITOR = """<script>
   await pause(500);
   seen.lines.push(lines());
 
-  const column = (at) => [...document.querySelectorAll("#summary tbody tr")].map((row) => row.cells[at].textContent);
+  const rows = () => [...document.querySelectorAll("#summary tbody tr")];
+  const column = (at) => rows().map((row) => row.cells[at].textContent);
   const headings = document.querySelectorAll("#summary thead th");
   const values = () => column(1).map(parseFloat);
   click(headings[1]);
@@ -98,7 +99,9 @@ def browse(folder, address, width):
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
     flags += " --disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=30000"
     flags += f" --window-size={width},900 --user-data-dir={folder / 'profile'} --dump-dom"
-    done = subprocess.run([CHROMIUM, *flags.split(), address], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [CHROMIUM, *flags.split(), address], capture_output=True, text=True, timeout=PATIENCE
+    )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', done.stdout)[1])), console
 
@@ -127,7 +130,8 @@ WATCHER = """<script>
   const pause = (time) => new Promise((done) => setTimeout(done, time));
   const lead = () => document.querySelector(".lead").textContent;
   const seen = {};
-  while (document.documentElement.dataset.drawn !== "yes" || !document.querySelector("#live p")) await pause(50);
+  const ready = () => document.documentElement.dataset.drawn === "yes" && document.querySelector("#live p");
+  while (!ready()) await pause(50);
   document.documentElement.dataset.mark = "kept";
   seen.leads = [lead()];
   seen.status = document.getElementById("live").textContent;

@@ -5,13 +5,13 @@ import re
 import sys
 
 import pytest
+from tools import vega_bundle
 
 from eunoe.errors import InputError
 from eunoe.report.export import ONE_COLUMN, TWO_COLUMNS, draw, paper_spec, write_figures
 from eunoe.report.figures import KINDS, all_figures
 from eunoe.report.html import write_report
 from tests.report.made_up import made_up_run
-from tools import vega_bundle
 
 RUNS = [made_up_run("fedavg", 0), made_up_run("wsm", 1)]
 # Clients are compared on the same seeds only.

@@ -71,7 +71,7 @@ def test_a_lock_of_version_0_1_excludes_others(tmp_path: Path) -> None:
 def test_a_lock_does_not_follow_a_link(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
     (tmp_path / "lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError, match="ymbolic link|ymlink"):
+    with pytest.raises(OSError, match=r"ymbolic link|ymlink"):
         lock_file(tmp_path / "lock")
     assert (tmp_path / "precious").read_text() == "kept"
 

@@ -64,8 +64,8 @@ def compare(
     if metric is not None:
         raise InputError("--metric needs --by client")
     short = format == "table" and not all_
-    names = [name.strip() for name in columns.split(",")] if columns else []
-    selected = comparison.named(names) if names else MAIN if short else None
+    chosen = [name.strip() for name in columns.split(",")] if columns else []
+    selected = comparison.named(chosen) if chosen else MAIN if short else None
     if paired:
         shown = [column for column in selected or comparison.columns if column in comparison.columns]
         _print(comparison.paired().table(shown), format)

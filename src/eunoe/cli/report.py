@@ -33,7 +33,8 @@ def report(
 
     # Records are many and have no cycles to collect.
     gc.disable()
-    print(f"report: {write_report(read_runs(find_folders(runs), split_names(names)), out).resolve().as_uri()}")
+    path = write_report(read_runs(find_folders(runs), split_names(names)), out)
+    print(f"report: {path.resolve().as_uri()}")
 
 
 def figures(

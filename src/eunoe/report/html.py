@@ -162,7 +162,8 @@ def write_table_page(
     path: Path, heading: str, names: str, lead: str, table: Table, figures: Sequence[Figure]
 ) -> Path:
     """Write a page with a table and figures and return its path."""
-    summary = f'<h2>{escape(heading)}</h2><div class="scroll">{table.html()}</div><p>{escape(table.note)}.</p>'
+    summary = f'<h2>{escape(heading)}</h2><div class="scroll">{table.html()}</div>'
+    summary += f"<p>{escape(table.note)}.</p>"
     return write_page(page_html(heading, names, lead, summary, figures), path)
 
 

@@ -75,8 +75,9 @@ class LiveReport:
 def describe_progress(folder: Path, config: Config) -> list[str]:
     """Return a running run's round, time left, the clients dropped last, and those that train now."""
     record, timings = (_last_records(folder / name) for name in ("metrics.jsonl", "timings.jsonl"))
-    last = record[-1] if record else {"round": 0}
-    seconds = [sum(each.get(step, 0.0) for step in ("train", "evaluate", "probe")) for each in timings[-RECENT:]]
+    last: dict[str, Any] = record[-1] if record else {"round": 0}
+    steps = ("train", "evaluate", "probe")
+    seconds = [sum(each.get(step, 0.0) for step in steps) for each in timings[-RECENT:]]
     left = (config.rounds - last["round"]) * sum(seconds) / max(len(seconds), 1)
     training = training_now(folder, config, last)
     dropped = [str(each["client"]) for each in last.get("dropped", ())]

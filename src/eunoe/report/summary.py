@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def arms_of(groups: Groups) -> list[Arm]:
 
 
 def choose_reference(groups: Groups, arms: Sequence[Arm]) -> Arm:
-    """Return the arm that others are compared with: the first of FedAvg that has not failed, else the first."""
+    """Return the arm that others are compared with: the first sound one of FedAvg, else the first."""
     sound = [arm for arm in arms if not arm.ended] or arms
     plain = [arm for arm in sound if groups[arm.title][0].checked_config.method.name == "fedavg"]
     return (plain or sound)[0]
@@ -63,7 +64,9 @@ def finding(first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
     if not known:
         lost = as_points(first.mean("forgetting"))
         number = mean_std(first.of(task.metric), 3)
-        seeds = f"mean ± deviation over {count} seeds" if count > 1 else "one seed, so its uncertainty is unknown"
+        seeds = (
+            f"mean ± deviation over {count} seeds" if count > 1 else "one seed, so its uncertainty is unknown"
+        )
         why = " No other run has the same seeds, two at least, so no difference can be told from chance."
         return (
             f"{first.title} has {task.title} {number} ({seeds}) and loses {lost} per round and "
@@ -107,7 +110,8 @@ def main_table(groups: Groups, first: Arm, arms: Sequence[Arm], task: type[Task]
     shown = [
         column
         for column in COLUMNS
-        if column.metric in (task.metric, *LOST) and any(np.isfinite(arm.of(column.metric)).any() for arm in arms)
+        if column.metric in (task.metric, *LOST)
+        and any(np.isfinite(arm.of(column.metric)).any() for arm in arms)
     ]
     headings = ["run", *(column.title for column in shown)]
     cells = [[_cell(arm, first, column) for column in shown] for arm in arms]
@@ -137,7 +141,7 @@ def _cell(arm: Arm, first: Arm, column: Column) -> str:
 
 
 def _rounds(groups: Groups, first: Arm, task: type[Task]) -> tuple[str, list[str]]:
-    """Return the rounds until each mean curve reaches what the first run ends with; none if all start there."""
+    """Return the rounds until each mean curve reaches the first run's end; none if all start there."""
     target, column = first.mean(task.metric), []
     for runs in groups.values():
         curve = mean_curve(runs, main_metric)
@@ -164,7 +168,7 @@ def describe_setting(groups: Groups) -> str:
     """Return the data, clients, rounds and seeds of the runs in one line."""
     runs = [run for seeds in groups.values() for run in seeds]
     configs = [run.checked_config for run in runs]
-    values = {
+    values: dict[str, list[Any]] = {
         "": [config.data.name for config in configs],
         "clients": [len(run.label_counts) for run in runs if run.label_counts is not None],
         "rounds": [len(run.metrics) for run in runs],
@@ -189,4 +193,4 @@ def clients_table(groups: Groups) -> str:
             f'{words}<div class="settings scroll">{table.html()}</div>'
             f"<p><small>{escape(table.note)}.</small></p>"
         )
-    return f"<section id=\"per-client\"><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""
+    return f'<section id="per-client"><h2>Clients</h2>{"".join(parts)}</section>' if parts else ""

@@ -136,8 +136,10 @@ def prepare_run(
     if isinstance(config, Path | str):
         config = read_config(Path(config))
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    whole = isinstance(config, Config) and not plain
-    checked = config if whole else make_config(apply_preset(merge(base, plain), objects.federation))
+    if isinstance(config, Config) and not plain:
+        checked = config
+    else:
+        checked = make_config(apply_preset(merge(base, plain), objects.federation))
     if out is not None:
         check_new(Path(out))
     with within_memory("this configuration"):

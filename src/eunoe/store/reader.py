@@ -151,7 +151,7 @@ def _folders_named(name: str) -> list[Path]:
             values, pairs = flat_options(config), [option.partition("=") for option in options]
             same = all(str(values.get(key, "none")) == value for key, _, value in pairs)
             short = shorten_titles([config.title])[0].split(", ")
-            if config.title == title and same or "=" in config.title and {*name.split(", ")} <= {*short}:
+            if (config.title == title and same) or ("=" in config.title and {*name.split(", ")} <= {*short}):
                 matches.append(folder)
     return matches
 

@@ -1,7 +1,7 @@
 """All figures of runs, in the order of the report; a figure without data is omitted.
 
-A `Kind` of figure has `rows(runs)`, its data, `draw(rows, display)`, the figure, and `shows(rows)`. `charts` has what they
-share, and `series` selects and averages records.
+A `Kind` of figure has `rows(runs)`, its data, `draw(rows, display)`, the figure, and `shows(rows)`. `charts`
+has what they share, and `series` selects and averages records.
 """
 
 from collections.abc import Sequence

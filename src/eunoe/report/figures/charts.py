@@ -73,7 +73,7 @@ class Figure:
 
 
 class Kind(NamedTuple):
-    """A kind of figure: `rows` selects its data, `draw` makes it, and it is left out unless `shows` something."""
+    """A kind of figure: `rows` selects its data, `draw` makes it; it is left out unless `shows` is true."""
 
     name: str
     rows: Callable[[Sequence[RunRecords]], list[Row]]
@@ -214,7 +214,8 @@ def band_and_line(
     strip = phase_strip(rows)
     color = display.run_color(rows, above=24 if strip else 0)
     if has_band(rows):
-        tips += [tip("low", "mean - deviation", exact), tip("high", "mean + deviation", exact), "seeds:Q"]
+        tips += [tip("low", "mean - deviation", exact), tip("high", "mean + deviation", exact)]
+        tips += [alt.Tooltip("seeds:Q")]
         ends = alt.Y("low:Q", title=title), alt.Y2("high:Q")
         band = [base.mark_area(opacity=0.18).encode(*ends, color)]
     return alt.layer(

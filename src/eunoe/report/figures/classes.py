@@ -55,8 +55,8 @@ def draw_per_class(rows: Sequence[Row], display: Display) -> Figure:
     ends = charts.describe_runs(rows, describe)
     return Figure(
         f"{charts.capitalize(task.unit_metric)} of each {task.unit}",
-        f"Global model; a dark cell right of a bright one is a {task.unit} forgotten. Of more than {theme.MOST_CLASSES} {task.units}, those that lose most per round are "
-        "shown.",
+        f"Global model; a dark cell right of a bright one is a {task.unit} forgotten. Of more than "
+        f"{theme.MOST_CLASSES} {task.units}, those that lose most per round are shown.",
         charts.panel_per_run(rows, panel, height=max(theme.PANEL, 9 * len(names))),
         f"Heat map of {task.unit_metric} per {task.unit} over rounds. {ends}.",
     )
@@ -110,7 +110,8 @@ def draw_local_models(rows: Sequence[Row], display: Display) -> Figure:
     what += "after local training and of the global model"
     return Figure(
         "From the start model to local models to the global model",
-        f"{charts.capitalize(what)}. Dark rows between bright ones are local forgetting. A dot marks a {task.unit} that the client has data of.",
+        f"{charts.capitalize(what)}. Dark rows between bright ones are local forgetting. A dot marks a "
+        f"{task.unit} that the client has data of.",
         chart,
         f"Heat map of {what}, for {', '.join(charts.by_run(rows))}.",
     )

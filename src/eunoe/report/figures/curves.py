@@ -137,8 +137,8 @@ def draw_distribution(rows: Sequence[Row], display: Display) -> Figure:
     chart = alt.layer(base.mark_line(interpolate="step-after"), charts.hover_points(base, tips))
     return Figure(
         "Distribution of round forgetting",
-        "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis: the further left "
-        "a line rises, the less is forgotten.",
+        "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis: the further "
+        "left a line rises, the less is forgotten.",
         chart,
         f"Distribution of round forgetting: {charts.describe_runs(rows, describe)}.",
         wide=False,

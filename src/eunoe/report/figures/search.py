@@ -71,7 +71,8 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
         figure(
             "search-front",
             f"{charts.capitalize(metric)} against forgetting",
-            "The best are at the upper left. A point per remedy, at its last round. An average of models forgets little by construction.",
+            "The best are at the upper left. A point per remedy, at its last round. An average of models "
+            "forgets little by construction.",
             scatter,
             f"Scatter plot of {metric} against forgetting",
         ),

@@ -167,7 +167,8 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
     words = charts.describe_runs(rows, describe)
     return Figure(
         "Loss within each round",
-        "High peaks are local models that drift from the global objective. Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
+        "High peaks are local models that drift from the global objective. Loss of the model at the start of "
+        "a round, mean loss of the local models, loss of the global model.",
         charts.panel_per_run(rows, panel),
         f"Mean loss of local models and of the global model: {words}.",
     )
