@@ -30,7 +30,7 @@ OTHERS: tuple[Any, ...] = (
     *(pa.bool_(), pa.null(), pa.binary(), pa.binary(3), pa.decimal128(20, 3), pa.decimal256(60, 3)),
     *(pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.int64())),
     *(pa.list_(pa.int64()), pa.list_(pa.float32(), 2), pa.large_list(pa.string()), pa.map_("str", pa.int8())),
-    *(pa.struct({"a": pa.int64()}), pa.struct({"a": pa.list_(pa.string())})),
+    *(pa.struct({"a": pa.int64()}), pa.struct({"a": pa.list_(pa.string())}), pa.uuid()),
 )
 # Plain types are as likely as all others together, so that some tables can be used.
 TYPES = (*INTEGERS, *REALS, *TEXTS) * 3 + TIMES + OTHERS
@@ -134,6 +134,8 @@ def _value(kind: Any, number: int, rng: np.random.Generator) -> Any:
         return [str(number) if types.is_string(kind.value_type) else number] * 2
     if types.is_dictionary(kind):
         return number if types.is_integer(kind.value_type) else str(number)
+    if kind == pa.uuid():
+        return bytes([number]) * 16
     if types.is_binary(kind) or types.is_fixed_size_binary(kind):
         return f"{number:03d}".encode()
     words = ("red", "blue", "green", "train", "test", "a longer text of words", "", "\x1b[31m")

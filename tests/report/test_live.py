@@ -1,6 +1,8 @@
 """The live report: updated when a round has finished, and for this machine only."""
 
 import json
+import os
+import shutil
 import socket
 import struct
 import threading
@@ -40,6 +42,44 @@ def test_the_report_follows_the_records(folder):
     assert live.version() != before
     assert "· 2 rounds".encode() in live.html()
     assert b"connect-src 'self'" in live.html()
+
+
+def _answers(server, path):
+    """Return the status and the text of an answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timings.jsonl", "probes.jsonl", "partition.json"])
+@pytest.mark.parametrize("content", [b"\xff\n", b"[1]\n", b'{"round": "x", "label_counts": 5}\n', None])
+def test_damaged_records_are_one_line(folder, name, content):
+    add_round(folder, 1)
+    (folder / name).unlink(missing_ok=True)
+    if content is None:
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).write_bytes(content)
+    with serve([folder], 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        answers = [_answers(server, path) for path in ("/", "/status")]
+        server.shutdown()
+    said = [text for status, text in answers if status == 500]
+    assert said
+    assert all(name in text and "\n" not in text for text in said)
+
+
+def test_a_run_that_is_gone_is_one_line(folder):
+    add_round(folder, 1)
+    with serve([folder], 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert _answers(server, "/status")[0] == 200
+        shutil.rmtree(folder)
+        for path in ("/", "/status"):
+            assert _answers(server, path) == (500, f"{folder} contains no run")
+        server.shutdown()
 
 
 def test_only_this_machine_is_answered(folder):

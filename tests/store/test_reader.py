@@ -138,6 +138,7 @@ def test_numbers_by_client_are_kept_of_the_last_rounds_that_have_them(tmp_path):
         (lambda probe: probe["local"].pop(), "'local' does not fit 'clients' and 'start'"),
         (lambda probe: probe["merged"].append(0.5), "'merged' does not fit 'start'"),
         (lambda probe: probe["merged"].__setitem__(0, 1e308), "merged"),
+        (lambda probe: probe.clear(), "has no 'round'"),
     ],
 )
 def test_a_probe_that_does_not_fit_the_schema_is_one_line(

@@ -1,6 +1,7 @@
 """A folder, FIFO or device in place of a file is refused in one line, and reads are bounded."""
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from eunoe.flower.deploy.credentials import fingerprint
 from eunoe.store.line_file import LineFile
 from eunoe.store.reader import read_run
 from eunoe.system import files
-from eunoe.system.files import open_regular, read_json, read_lines, read_text, replacing
+from eunoe.system.files import open_regular, read_json, read_lines, read_text, replacing, write_text
 from eunoe.system.tensor_files import read_tensors
 
 READERS: dict[str, Callable[[Path], Any]] = {
@@ -85,3 +86,21 @@ def test_nothing_is_written_or_truncated_through_a_link(tmp_path: Path) -> None:
     with replacing(tmp_path / "status.json") as partial:
         partial.write_text("new")
     assert victim.read_text() == "precious"
+
+
+def _make_device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, _make_device])
+def test_only_regular_files_are_replaced(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "taken"
+    make(path)
+    before = path.stat().st_mode
+    with pytest.raises(Damaged, match=r"cannot write .*taken: it is a"):
+        write_text(path, "new")
+    assert path.stat().st_mode == before
+    assert list(tmp_path.iterdir()) == [path]

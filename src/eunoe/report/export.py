@@ -8,6 +8,7 @@ from eunoe.errors import InputError, install_command
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import config
 from eunoe.store.run_records import RunRecords
+from eunoe.system.files import make_folder, replacing
 
 Format = Literal["pdf", "svg", "png"]
 
@@ -89,13 +90,11 @@ def _version(spec: dict[str, Any]) -> str:
 
 def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format = "pdf") -> list[Path]:
     """Write every figure of these runs into a folder, named after the figure."""
-    paths, path = [], Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        for figure in all_figures(runs):
-            path = Path(folder) / f"{figure.name}.{format}"
-            path.write_bytes(draw(figure.chart, format))
-            paths.append(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    paths = []
+    make_folder(Path(folder))
+    for figure in all_figures(runs):
+        path = Path(folder) / f"{figure.name}.{format}"
+        with replacing(path) as partial:
+            partial.write_bytes(draw(figure.chart, format))
+        paths.append(path)
     return paths

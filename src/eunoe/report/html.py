@@ -10,13 +10,13 @@ from typing import Any
 
 from eunoe.analysis.tables import Table
 from eunoe.config.settings import flatten
-from eunoe.errors import InputError
 from eunoe.report import theme
 from eunoe.report.figures import SUMMARY, all_figures
 from eunoe.report.figures.charts import Figure
 from eunoe.report.figures.series import group_by_label
 from eunoe.report.summary import Groups, clients_table, describe_setting, summary_html
 from eunoe.store.run_records import RunRecords
+from eunoe.system.files import check_replaceable, make_folder, write_text
 from eunoe.text import fill_template
 
 # Nothing may be fetched; Vega compiles its expressions, which needs unsafe-eval.
@@ -151,10 +151,7 @@ def page_html(
 def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence[Figure] = ()) -> Path:
     """Write the report, with further figures at its end, and return its path."""
     path = Path(path)
-    if path.is_dir():
-        raise InputError(
-            f"cannot write the report to {path}: it is a folder (use a name such as report.html)"
-        )
+    check_replaceable(path)
     return write_page(report_html(runs, further=further), path)
 
 
@@ -169,9 +166,6 @@ def write_table_page(
 
 def write_page(text: str, path: Path) -> Path:
     """Write a page and return its path."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write the report to {path}: {error.strerror}") from None
+    make_folder(path.parent)
+    write_text(path, text)
     return path

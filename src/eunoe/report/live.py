@@ -14,8 +14,17 @@ from eunoe.config.schema import Config, make_config
 from eunoe.core.rng import draw_clients
 from eunoe.errors import EunoeError, InputError, first_line, join_names
 from eunoe.report.html import page_html, report_html
-from eunoe.store.reader import find_folders, name_configs, read_run_config, read_runs, read_status
-from eunoe.system.files import each_line, read_json
+from eunoe.store.reader import (
+    find_folders,
+    name_configs,
+    read_partition,
+    read_records,
+    read_run_config,
+    read_runs,
+    read_status,
+)
+from eunoe.store.schema import RoundRecord, TimingRecord
+from eunoe.system.files import each_line
 
 WAITING = '<p class="finding">No round has finished yet.</p>'
 HEADINGS = ("run", "round", "time left", "dropped in the last round", "training now")
@@ -74,7 +83,8 @@ class LiveReport:
 
 def describe_progress(folder: Path, config: Config) -> list[str]:
     """Return a running run's round, time left, the clients dropped last, and those that train now."""
-    record, timings = (_last_records(folder / name) for name in ("metrics.jsonl", "timings.jsonl"))
+    record = list(read_records(folder / "metrics.jsonl", RoundRecord, TAIL))
+    timings = list(read_records(folder / "timings.jsonl", TimingRecord, TAIL))
     last: dict[str, Any] = record[-1] if record else {"round": 0}
     steps = ("train", "evaluate", "probe")
     seconds = [sum(each.get(step, 0.0) for step in steps) for each in timings[-RECENT:]]
@@ -91,23 +101,12 @@ def describe_progress(folder: Path, config: Config) -> list[str]:
 
 def training_now(folder: Path, config: Config, last: dict[str, Any]) -> list[str]:
     """Return the clients of the round after the last record; empty where they do not follow from the seed."""
-    partition = read_json(folder / "partition.json")
+    partition = read_partition(folder)
     names, count = partition.get("client_names"), len(partition.get("label_counts") or ())
     if not count or config.stream or config.privacy or not last.get("clients", True):
         return []
     clients = draw_clients(config.seed, last["round"] + 1, count, config.participants(count))
     return [str(names[client] if names else client) for client in sorted(clients.tolist())]
-
-
-def _last_records(path: Path) -> list[dict[str, Any]]:
-    """Return the complete records at the end of a JSON Lines file."""
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - TAIL))
-        lines = file.read().split(b"\n")
-    return [json.loads(line) for line in lines[1 if size > TAIL else 0 : -1]]
 
 
 class _Server(ThreadingHTTPServer):

@@ -28,9 +28,10 @@ from eunoe.search.sweep import folder_name
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned, execute
 from eunoe.simulation.preset import apply_preset
+from eunoe.store.line_file import LineFile
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
-from eunoe.system.files import make_folder, plain, read_lines
+from eunoe.system.files import make_folder, read_lines
 from eunoe.system.machine import cores
 
 STORED = files("eunoe.search") / "leaderboard.json.gz"
@@ -210,8 +211,7 @@ class Bench:
 
     def _add(self, row: Mapping[str, Any]) -> None:
         make_folder(self.out)
-        with open(self.results, "a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(plain({'suite': self.suite.name, **row}))}\n")
+        LineFile(self.results).append([{"suite": self.suite.name, **row}])
 
 
 def measure(run: RunRecords) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def export_model(
     if raw and target.suffix != ".pt2":
         raise InputError(f"{target} must end in .pt2, as PyTorch's exported programs do")
     model, federation = run.model(which, raw, client), run.simulation.federation
-    about = {**describe(federation), "model": run.values["model"]}
+    about = {**describe(federation), "model": run.values.get("model", run.config.model.name)}
     text, beside = json.dumps(about, indent=1), target.with_suffix(".json")
     try:
         with replacing(target) as partial:
@@ -102,7 +102,7 @@ def _export_folder(run: Run, model: HF, target: Path, merged: bool) -> list[Path
     if model.random and not merged and model.adapted:
         raise InputError("the frozen weights of this model are random: export it with --merged")
     data = run.simulation.federation.data
-    about = {**describe(run.simulation.federation), "model": run.values["model"]}
+    about = {**describe(run.simulation.federation), "model": run.values.get("model", run.config.model.name)}
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         partial.mkdir()

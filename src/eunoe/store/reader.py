@@ -49,13 +49,13 @@ def read_run(folder: str | Path, begun: bool = True, whole: bool = True) -> RunR
         raise InputError(f"{folder} has no finished round (metrics.jsonl): pass the folder of a run that has")
     for name in changed_files(folder, config):
         logger.warning("%s changed since the run wrote it", folder / name)
-    partition = validate(read_json(folder / "partition.json"), PartitionRecord, folder / "partition.json")
-    counts, status = partition.get("label_counts"), read_status(folder)
+    partition, status = read_partition(folder), read_status(folder)
+    counts = partition.get("label_counts")
     run = RunRecords(
         label="",
         metrics=metrics,
-        probes=list(_read_records(folder / "probes.jsonl", ProbeRecord)),
-        timings=list(_read_records(folder / "timings.jsonl", TimingRecord)),
+        probes=list(read_records(folder / "probes.jsonl", ProbeRecord)),
+        timings=list(read_records(folder / "timings.jsonl", TimingRecord)),
         config=config,
         environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
@@ -77,12 +77,23 @@ def read_run_config(folder: Path) -> dict[str, Any]:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """Return the status of a run; empty before it started."""
-    return validate(read_json(folder / "status.json"), StatusRecord, folder / "status.json")
+    return _read_record(folder / "status.json", StatusRecord)
+
+
+def read_partition(folder: Path) -> dict[str, Any]:
+    """Return the labels of a run's clients; empty if they were not recorded."""
+    return _read_record(folder / "partition.json", PartitionRecord)
+
+
+def _read_record(path: Path, kind: Any) -> dict[str, Any]:
+    """Return the validated record of a file; empty if there is no file."""
+    record = read_json(path)
+    return validate(record, kind, path) if record else record
 
 
 def _read_rounds(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of metrics.jsonl, one for each round from the first on."""
-    for round, record in enumerate(_read_records(path, RoundRecord), start=1):
+    for round, record in enumerate(read_records(path, RoundRecord), start=1):
         if record.get("round") != round:
             raise Damaged(f"line {round} of {path} is of round {record.get('round')!r}: restore the file")
         yield record
@@ -103,12 +114,12 @@ def _without_clients(records: Iterator[dict[str, Any]], last: int) -> Iterator[d
         yield record
 
 
-def _read_records(path: Path, kind: Any) -> Iterator[dict[str, Any]]:
-    """Yield the validated records of a JSON Lines file."""
-    file = str(path)
-    for number, record in enumerate(each_line(path), start=1):
+def read_records(path: Path, kind: Any, tail: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the validated records of a JSON Lines file, or only those in so many bytes at its end."""
+    part = "" if tail is None else "the end of "
+    for number, record in enumerate(each_line(path, tail), start=1):
         probe = str(record.get("probe")) if kind is ProbeRecord else ""
-        yield validate(record, PROBES.get(probe, kind), f"line {number} of {file}")
+        yield validate(record, PROBES.get(probe, kind), f"line {number} of {part}{path}")
 
 
 def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:

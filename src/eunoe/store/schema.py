@@ -298,8 +298,7 @@ def validate(value: dict[str, Any], record: Any, where: Path | str) -> dict[str,
         _VALIDATORS[record].validate_python(value, strict=True)
     except ValidationError as error:
         raise Damaged(f"{where}: {explain(error)}; restore the file") from None
-    # A file that does not exist is an empty record.
-    if value and (missing := [key for key in _REQUIRED.get(record, ()) if key not in value]):
+    if missing := [key for key in _REQUIRED.get(record, ()) if key not in value]:
         raise Damaged(f"{where} has no {missing[0]!r}; restore the file")
     for key, others in _LENGTHS.get(record, {}).items():
         if value.get(key) is not None and not _fits(value[key], [len(value[other]) for other in others]):

@@ -51,9 +51,12 @@ def _open_regular(path: str, flags: int) -> int:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        kind = "folder" if stat.S_ISDIR(mode) else "FIFO or device"
-        raise Damaged(f"{path} is a {kind}, not a file")
+        raise Damaged(f"{path} is {_describe(mode)}")
     return descriptor
+
+
+def _describe(mode: int) -> str:
+    return f"a {'folder' if stat.S_ISDIR(mode) else 'FIFO or device'}, not a file"
 
 
 def check_regular(path: Path) -> None:
@@ -77,12 +80,19 @@ def writing(path: Path) -> Iterator[None]:
         raise RunFailed(f"cannot write {path}: {error}; fix this and try again") from error
 
 
+def check_replaceable(path: Path) -> None:
+    """Raise `Damaged` if a path exists and is no regular file; root could even replace a device."""
+    if path.exists() and not path.is_file():
+        raise Damaged(f"cannot write {path}: it is {_describe(path.stat().st_mode)}")
+
+
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
     """Yield a temporary path that replaces the file once it is completely written."""
     # A worker that briefly outlives a killed run may write the same file as the resumed run.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     with writing(path):
+        check_replaceable(path)
         try:
             # Otherwise a link under this name would be followed.
             partial.unlink(missing_ok=True)
@@ -198,12 +208,16 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return list(each_line(path))
 
 
-def each_line(path: Path) -> Iterator[dict[str, Any]]:
-    """Iterate over the objects of a JSON Lines file of any length."""
+def each_line(path: Path, tail: int | None = None) -> Iterator[dict[str, Any]]:
+    """Iterate over the objects of a JSON Lines file of any length, or of so many bytes at its end."""
     if not path.exists():
         return
     with reading(path), open_regular(path) as file:
         number = 0
+        if tail is not None and (size := os.fstat(file.fileno()).st_size) > tail:
+            file.seek(size - tail)
+            # It is incomplete.
+            file.readline()
         while content := file.readline(MOST_TEXT):
             number += 1
             if content.strip() and (record := _record(content, f"line {number} of {path}")) is not None:

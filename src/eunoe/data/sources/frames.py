@@ -201,10 +201,10 @@ def get_column(frame: Any, name: str, where: str) -> Any:
 
 def column_values(frame: Any, name: str, where: str) -> list[Any]:
     """Return the values of a column, None where it is empty; a column of lists or structs is an error."""
-    from pyarrow import types
+    from pyarrow import BaseExtensionType, types
 
     column = get_column(frame, name, where)
-    if types.is_nested(column.type):
+    if types.is_nested(column.type) or isinstance(column.type, BaseExtensionType):
         raise InputError(f"{where}: column {name!r} is {column.type}; only numbers and text are supported")
     try:
         return list(column.to_pylist())
