@@ -425,8 +425,10 @@ def seconds(repeats: int = 10) -> None:
         work = {}
         for label, more in kinds.items():
             simulation, _ = assemble(make_config({**base, **more}))
-            secret = label.endswith("system")
-            simulation = replace(simulation, context=replace(simulation.context, secret=secret))
+            context = simulation.context
+            if context.privacy is not None:
+                privacy = replace(context.privacy, secret=label.endswith("system"))
+                simulation = replace(simulation, context=replace(context, privacy=privacy))
             work[label] = stack.enter_context(rounds_of(simulation))
         times = time_in_turn(work, repeats, time.process_time)
     print_row("round", "seconds", "ratio", head=True)

@@ -19,9 +19,10 @@ from eunoe.flower.node import (
     load_state,
     node_options,
     node_simulation,
+    own_federation,
     train_and_save,
 )
-from eunoe.flower.own_data import client_federation, decode_facts
+from eunoe.flower.own_data import decode_facts
 from eunoe.flower.secure.client import STAGES, node_credentials
 from eunoe.flower.wire import decode_order, decode_weights, encode_update
 from eunoe.metrics.base import Evaluation, Rows
@@ -63,7 +64,7 @@ def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     if secure is not None:
         node_credentials(node)
     if (facts := decode_facts(content)) is not None:
-        size = len(client_federation(config, facts, node.data_path, node.client).rows(node.client))
+        size = len(own_federation(config, node, facts).rows(node.client))
         if secure is not None and secure.max_samples is not None:
             if size > secure.max_samples:
                 # Without the number, which the server must not see.

@@ -123,8 +123,6 @@ class RemoteEngine(Engine):
         update, keeps_state = wire.decode_update(reply.content, client, layout)
         if self.facts is not None and self.facts.growing and isinstance(federation, RemoteFederation):
             federation.grow(client, update.size)
-        if update.skipped is None and update.size != (size := federation.size(client)):
-            return missing_update(client, start, f"it trained on {update.size} samples, not on its {size}")
         if keeps_state:
             self.states.pending.add((client, broadcast.round))
         return update

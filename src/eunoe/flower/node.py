@@ -4,7 +4,10 @@ Every message is handled by a fresh process, so a client keeps its state on disk
 it started from and after the round it trained in, one of which the server names in its next message.
 """
 
-from collections.abc import Callable
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +18,18 @@ from torch import Tensor
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
+from eunoe.data.federation import Federation
 from eunoe.engines.client import train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
-from eunoe.flower.own_data import client_federation, decode_facts
+from eunoe.flower.own_data import Facts, client_federation, decode_facts
+from eunoe.flower.secure.history import History, run_identity
 from eunoe.flower.wire import NO_STATE, Order, decode_order
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, build_simulation
+
+logger = logging.getLogger(__name__)
 
 
 class NodeOptions(Options):
@@ -70,10 +77,11 @@ class Trained(NamedTuple):
 def train_and_save(config: Config, node: NodeOptions, content: RecordDict) -> Trained:
     """Train as a message orders, and save the client's new state."""
     order = decode_order(content)
-    client, broadcast = node.client, order.broadcast
+    client, broadcast, start = node.client, order.broadcast, load_state(node, order)
     simulation = node_simulation(config, node, content).in_round(broadcast.round)
+    with private_errors(config):
+        update, new = train_client(simulation, client, broadcast, start)
     states = ClientStates(node.state / order.run)
-    update, new = train_client(simulation, client, broadcast, load_state(node, order))
     states.save(client, broadcast.round, new)
     # A newer state belongs to a later message, whose process was faster than this one.
     states.remove_older(client, broadcast.round, order.start)
@@ -92,11 +100,34 @@ def load_state(node: NodeOptions, order: Order) -> dict[str, Tensor]:
 def node_simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
     """Build the simulation of this client: on its own data, or on its part of the partition."""
     if (facts := decode_facts(content)) is not None:
-        federation = client_federation(config, facts, node.data_path, node.client)
-        simulation = build_simulation(config, UserObjects(federation=federation))
+        federation = own_federation(config, node, facts)
+        with private_errors(config):
+            simulation = build_simulation(config, UserObjects(federation=federation))
         data = replace(simulation.context.data, mean_size=facts.mean_size)
         return replace(simulation, context=replace(simulation.context, data=data))
     simulation = build_simulation(config, UserObjects())
     if node.client >= (count := len(simulation.federation)):
         raise InputError(f"client={node.client} is too large: the partition has {count} clients")
     return simulation
+
+
+def own_federation(config: Config, node: NodeOptions, facts: Facts) -> Federation:
+    """Read the client's own data, which must fit the server's facts."""
+    if config.secure_aggregation is not None:
+        content = facts.model_dump_json(exclude={"mean_size"}).encode()
+        history = History(node.state, node.client)
+        history.describe(run_identity(config), hashlib.sha256(content).digest())
+    with private_errors(config):
+        return client_federation(config, facts, node.data_path, node.client)
+
+
+@contextmanager
+def private_errors(config: Config) -> Iterator[None]:
+    """Under secure aggregation, log errors instead of sending them: they may contain values of the data."""
+    try:
+        yield
+    except Exception as error:
+        if config.secure_aggregation is None:
+            raise
+        logger.warning("%s: %s", type(error).__name__, error)
+        raise InputError("its data cannot be read or trained on; see its node's log") from None

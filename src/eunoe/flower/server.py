@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid.http_grid import HttpGrid
@@ -31,6 +32,7 @@ from eunoe.flower.own_data import Facts, encode_facts, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemoteEngine
 from eunoe.flower.secure.history import run_identity
+from eunoe.flower.wire import is_run_name
 from eunoe.simulation.build import UserObjects, assemble, build_method, load_data
 from eunoe.simulation.hooks import Record
 from eunoe.simulation.resuming import check_config, check_data
@@ -219,7 +221,11 @@ def read_declared_sizes(folder: Path) -> Integers | None:
     """Return the sizes that the clients of a run reported, if it has started."""
     path = folder / "partition.safetensors"
     declared = read_tensors(path)[0].get("declared") if path.exists() else None
-    return None if declared is None else declared.numpy()
+    if declared is None:
+        return None
+    if declared.dtype != torch.int64 or declared.dim() != 1 or not bool((declared > 0).all()):
+        raise Damaged(f"{path} does not have the sizes of the clients; restore it")
+    return declared.numpy()
 
 
 def load_run_name(folder: Path) -> str:
@@ -229,9 +235,9 @@ def load_run_name(folder: Path) -> str:
         make_folder(folder)
         write_text(path, json.dumps({"run": secrets.token_hex(16)}) + "\n")
     name = read_json(path).get("run")
-    if not isinstance(name, str):
+    if not is_run_name(name):
         raise Damaged(f"{path} has no name of the run; restore it, or name another folder")
-    return name
+    return str(name)
 
 
 def format_round(record: Record) -> str:

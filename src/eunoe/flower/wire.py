@@ -109,13 +109,18 @@ def encode_order(run: str, round: int, start: int | None) -> ConfigRecord:
     return ConfigRecord({"run": run, "round": round, "start": -1 if start is None else start})
 
 
+def is_run_name(name: object) -> bool:
+    """Return whether this may be the unique name of a run."""
+    return isinstance(name, str) and name.isalnum() and len(name) <= 64
+
+
 def decode_order(content: RecordDict) -> Order:
     """Decode a round's message to a client."""
     order = content.config_records["order"]
     run, round, start = str(order["run"]), int(str(order["round"])), int(str(order["start"]))
     # The run becomes the name of a folder on the client's disk.
-    if not run.isalnum() or round < 1:
-        raise ValueError(f"the server's order has run {run!r} and round {round}")
+    if not is_run_name(run) or round < 1:
+        raise ValueError(f"the server's order has run {one_line(run)!r} and round {round}")
     weights = decode_weights(content.array_records["weights"])
     broadcast = Broadcast(round, weights, decode_vectors(content.array_records["shared"]))
     return Order(run, None if start < 0 else start, broadcast)

@@ -15,6 +15,7 @@ from eunoe.flower.deploy.credentials import make_node_key, sign_message
 from eunoe.flower.secure import client as handlers
 from eunoe.flower.secure.messages import decode_clients
 from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets
+from eunoe.server.secure_sum import OutOfBound
 from tests.flower.secure.nodes import Nodes, Server, lists_against, make_keys
 
 SIZES = (3, 5, 10, 20, 40)
@@ -253,7 +254,7 @@ def test_a_vector_is_masked_once_also_if_memory_is_lost(server_of):
             stage(client)
     before = copy.deepcopy(server.nodes.memory[0])
     server.train(0)
-    for change, message in ((0.0, "it has already masked with these secrets"), (1e-7, "a different vector")):
+    for change, message in ((0.0, "it has already masked with these secrets"), (1e-7, "a different model")):
         server.nodes.memory[0] = copy.deepcopy(before)
         with pytest.raises(InputError, match=message):
             server.train(0, change=change)
@@ -290,7 +291,7 @@ def test_a_round_has_one_vector_and_one_sum_but_for_exact_repeats(server_of):
         for client in alive:
             stage(client)
     change = float(np.spacing(np.float32(server.broadcast().weights.parameters[0])))
-    with pytest.raises(InputError, match="it has already sent a different vector in round 1 of this run"):
+    with pytest.raises(InputError, match="it has already trained a different model in round 1 of this run"):
         server.train(0, change=change)
     # Exact repeats give the same sum.
     up_to_masked(server)
@@ -299,6 +300,51 @@ def test_a_round_has_one_vector_and_one_sum_but_for_exact_repeats(server_of):
     server.session = server.session._replace(run="0" * 32)
     with pytest.raises(InputError, match="the server names another run than that of this node's config"):
         server.publish(0)
+
+
+def test_failed_trainings_answer_one_question_in_a_round(server_of, monkeypatch):
+    """Whether an update exceeds its bounds depends on the model and the data: one model per round."""
+    server = server_of()
+    for stage in (server.publish, server.share):
+        for client in server.nodes.clients:
+            stage(client)
+
+    def exceed(*_):
+        raise OutOfBound("a value of 12345")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(handlers, "encode_update", exceed)
+        for _ in range(2):
+            with pytest.raises(InputError, match="its values exceed the bounds") as refused:
+                server.train(0, change=1.0)
+            assert "12345" not in str(refused.value)
+        with pytest.raises(InputError, match="it has already trained a different model in round 1"):
+            server.train(0, change=2.0)
+    # Nor with new secrets.
+    for stage in (server.publish, server.share):
+        for client in server.nodes.clients:
+            stage(client)
+    with pytest.raises(InputError, match="it has already trained a different model in round 1"):
+        server.train(0)
+
+
+def test_a_round_has_one_vector_for_a_model(server_of):
+    """The server names the state that a client starts from, which may change its vector."""
+    server = server_of()
+    up_to_masked(server)
+    for stage in (server.publish, server.share):
+        for client in server.nodes.clients:
+            stage(client)
+    true = server.nodes.update
+
+    def update(client, broadcast):
+        found = true(client, broadcast)
+        found.weights.parameters[0] += 1e-6
+        return found
+
+    server.nodes.update = update
+    with pytest.raises(InputError, match="it has already sent a different vector in round 1 of this run"):
+        server.train(0)
 
 
 def test_clients_with_another_model_spoil_the_sum(server_of):

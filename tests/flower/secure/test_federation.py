@@ -428,11 +428,29 @@ def test_own_data_keep_their_sizes(tmp_path, values, some_digits):
     assert record["means"]["size"] == 48
     assert record["sizes"] == []
 
-    def fewer(node, message):
-        """A server that plans with fewer clients than there are, so that the threshold is lower."""
-        if message.metadata.message_type == "train.masked":
-            message.content.config_records["facts"]["clients"] = 4
+    def change(kinds, **facts):
+        def tamper(node, message):
+            if message.metadata.message_type in kinds:
+                message.content.config_records["facts"].update(facts)
 
-    federation.grid.tamper = fewer
+        federation.grid.tamper = tamper
+
+    # Which facts fit a client's data depends on them.
+    change(["query"], classes=5)
+    with pytest.raises(RunFailed, match="the server describes its data differently"):
+        federation.serve(data="own", folder=tmp_path / "other")
+    # A server that plans with fewer clients than there are, so that the threshold is lower.
+    federation = Federation(tmp_path / "four", settings | {"seed": 6})
+    for client, path in enumerate(paths):
+        federation.grid.nodes[client + 1]["data"] = str(path)
+    change(["query", "train.masked"], clients=4)
     with pytest.raises(RunFailed, match="the federation has 4 clients, but peers has 5 keys"):
-        federation.serve(data="own", folder=tmp_path / "fewer")
+        federation.serve(data="own")
+    # What is wrong with a client's data stays there.
+    federation = Federation(tmp_path / "five", settings | {"seed": 7})
+    for client, path in enumerate(paths):
+        federation.grid.nodes[client + 1]["data"] = str(path)
+    change(["query"], classes=5)
+    with pytest.raises(RunFailed, match="its data cannot be read or trained on; see its node's log") as e:
+        federation.serve(data="own")
+    assert "label" not in str(e.value)

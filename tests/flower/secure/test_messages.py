@@ -38,20 +38,16 @@ def test_all_arrives_as_it_was_sent():
         ({"clients": [3, 3]}, "a client is named twice"),
         ({"clients": ["3", "1"]}, "the clients are not numbers"),
         ({"clients": 3}, "the clients are not numbers"),
-        ({"masks": [b"a" * 32]}, "there are not 2 masks"),
-        ({"masks": [b"a" * 31, b"c" * 32]}, "a key does not have 32 bytes"),
-        ({"shares": ["b" * 32, "d" * 32]}, "the shares are not bytes"),
-        ({"signature": [b"", b"s" * 2000]}, "the signature are not bytes, or too many"),
+        ({"bytes": [b"a" * 64]}, "there are not 2 values"),
+        ({"bytes": b"a" * 64}, "there are not 2 values"),
+        ({"bytes": [b"a" * 63, b"c" * 64]}, "a key does not have 32 bytes"),
+        ({"bytes": ["b" * 64, "d" * 64]}, "the values are not bytes"),
+        ({"bytes": [b"", b"s" * 2000]}, "the values are not bytes, or too many"),
     ],
 )
 def test_keys_that_are_none_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         decode_keys(ConfigRecord({**encode_keys(KEYS), **change}))
-
-
-def test_a_run_is_no_path():
-    with pytest.raises(ValueError, match="the server's run is called"):
-        decode_session(RecordDict({"session": encode_session(Session("../up", 1, 3))}))
 
 
 def test_clients_are_each_named_once():

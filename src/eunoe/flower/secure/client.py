@@ -71,6 +71,8 @@ class Round:
         participant = Participant(self.session, self.node.client, secrets, keys, peers)
         if (round := int(str(self.content.config_records["order"]["round"]))) != self.session.round:
             raise InputError(f"the server orders round {round} in round {self.session.round}")
+        model = messages.broadcast_digest(self.content)
+        self.history.train(self.session, model)
         done = train_and_save(self.config, self.node, self.content)
         self._check_cohort(done.simulation, keys)
         assert done.simulation.secure is not None
@@ -82,7 +84,7 @@ class Round:
             logger.warning("client %d leaves round %d: %s", self.node.client, round, reason)
             text = "its values exceed the bounds of secure_aggregation or are not finite; see its node's log"
             raise InputError(text) from None
-        words = participant.mask(vector.view("uint64"), messages.broadcast_digest(self.content))
+        words = participant.mask(vector.view("uint64"), model)
         digest = vector_digest(done.broadcast.weights.parameters.numpy().tobytes(), vector.tobytes())
         # Two vectors under one mask would reveal their difference.
         self.history.mask(secrets, self.session, digest)
@@ -133,9 +135,9 @@ class Round:
         vector: bytes = b"",
     ) -> None:
         """Keep what the next stages need; `vector` is the digest of the vector that was sent."""
-        known = {f"peer_{name}": value for name, value in messages.encode_keys(keys).items()}
-        kept = {"stage": stage, "peers": list(peers), "vector": vector, **vars(secrets), **known}
-        self.memory.config_records[_MEMORY] = ConfigRecord({**self.session._asdict(), **kept})
+        kept = {"stage": stage, "peers": list(peers), "vector": vector, **vars(secrets)}
+        known = messages.encode_keys(keys)
+        self.memory.config_records[_MEMORY] = ConfigRecord({**self.session._asdict(), **kept, **known})
 
     def _check_cohort(self, simulation: Simulation, clients: Collection[int]) -> None:
         """Check the threshold and the clients of a round against the config and the known keys."""
@@ -178,8 +180,7 @@ def _recall(
     if record is None or any(record[name] != value for name, value in expected.items()):
         raise InputError("it has no secrets for this stage of the round; its node may have been restarted")
     own = Secrets(*(bytes(record[name]) for name in ("masks", "shares", "seed")))  # type: ignore[arg-type]
-    keys = {name: record[f"peer_{name}"] for name in ("clients", *PublicKeys._fields)}
-    return own, messages.decode_keys(ConfigRecord(keys)), list(record["peers"])  # type: ignore[arg-type]
+    return own, messages.decode_keys(record), list(record["peers"])  # type: ignore[arg-type]
 
 
 def node_credentials(node: NodeOptions) -> tuple[Path, Path]:

@@ -4,7 +4,8 @@ Flower stores a node's memory after the reply was sent, so memory may be lost or
 must not do twice is therefore on the disk before it replies:
 
 - a set of secrets has one list of keys, one masked vector and one signed statement
-- a round of a run has one vector, and one set of clients whose vectors are summed
+- a run has one description of the federation's data: whether a client's own data fit it depends on them
+- a round of a run has one model that is trained, one vector, and one set of clients whose vectors are summed
 - a vector is in sums over one set of clients, whatever the run: two sums over different clients differ by the
   vectors of some of them
 
@@ -51,6 +52,18 @@ class History:
         """Record that secrets are split into shares."""
         with self._records() as records:
             _set(records, f"shared/{secrets.name}", token_hex(8), "it has already shared these secrets")
+
+    def describe(self, run: str, facts: bytes) -> None:
+        """Record what the server says of the federation's data."""
+        refusal = f"the server describes its data differently; {NEW_RUN}"
+        with self._records() as records:
+            _set(records, f"{run}/facts", facts.hex(), refusal)
+
+    def train(self, session: Session, model: bytes) -> None:
+        """Record the model of a round: whether training fails depends on this client's data."""
+        refusal = f"it has already trained a different model in round {session.round} of this run; {NEW_RUN}"
+        with self._records() as records:
+            _set(records, f"{session.run}/{session.round}/model", model.hex(), refusal)
 
     def mask(self, secrets: Secrets, session: Session, vector: bytes) -> None:
         """Record that a vector is masked, given its digest."""

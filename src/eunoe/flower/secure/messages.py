@@ -20,11 +20,7 @@ def encode_session(session: Session) -> ConfigRecord:
 def decode_session(content: RecordDict) -> Session:
     """Decode the round to which a message belongs."""
     record = content.config_records["session"]
-    run = str(record["run"])
-    # It becomes the name of a folder on the client's disk.
-    if not run.isalnum():
-        raise ValueError(f"the server's run is called {run!r}")
-    return Session(run, int(str(record["round"])), int(str(record["threshold"])))
+    return Session(str(record["run"]), *(int(str(record[name])) for name in ("round", "threshold")))
 
 
 def broadcast_digest(content: RecordDict) -> bytes:
@@ -53,19 +49,16 @@ def decode_clients(record: ConfigRecord) -> list[int]:
 
 
 def encode_keys(keys: Mapping[int, PublicKeys]) -> ConfigRecord:
-    """Encode public keys by client, as a list for each field."""
-    columns = {name: [getattr(entry, name) for entry in keys.values()] for name in PublicKeys._fields}
-    return ConfigRecord({"clients": list(keys), **columns})
+    """Encode public keys by client."""
+    return encode_bytes({client: b"".join(entry) for client, entry in keys.items()})
 
 
 def decode_keys(record: ConfigRecord) -> dict[int, PublicKeys]:
     """Decode public keys by client."""
-    clients = decode_clients(record)
-    columns = [_decode_list(record, name, len(clients)) for name in PublicKeys._fields]
-    keys = dict(zip(clients, map(PublicKeys, *columns), strict=True))
-    if any(len(key) != KEY_BYTES for entry in keys.values() for key in (entry.masks, entry.shares)):
+    keys, first, both = decode_bytes(record), KEY_BYTES, 2 * KEY_BYTES
+    if any(len(value) < both for value in keys.values()):
         raise ValueError(f"a key does not have {KEY_BYTES} bytes")
-    return keys
+    return {c: PublicKeys(value[:first], value[first:both], value[both:]) for c, value in keys.items()}
 
 
 def encode_bytes(values: Mapping[int, bytes]) -> ConfigRecord:
@@ -75,14 +68,9 @@ def encode_bytes(values: Mapping[int, bytes]) -> ConfigRecord:
 
 def decode_bytes(record: ConfigRecord) -> dict[int, bytes]:
     """Decode bytes by client."""
-    clients = decode_clients(record)
-    return dict(zip(clients, _decode_list(record, "bytes", len(clients)), strict=True))
-
-
-def _decode_list(record: ConfigRecord, name: str, count: int) -> list[bytes]:
-    values = record[name]
-    if not isinstance(values, list) or len(values) != count:
-        raise ValueError(f"there are not {count} {name}")
+    clients, values = decode_clients(record), record["bytes"]
+    if not isinstance(values, list) or len(values) != len(clients):
+        raise ValueError(f"there are not {len(clients)} values")
     if not all(isinstance(value, bytes) and len(value) <= _MAX_BYTES for value in values):
-        raise ValueError(f"the {name} are not bytes, or too many")
-    return [bytes(value) for value in values]  # type: ignore[arg-type]
+        raise ValueError("the values are not bytes, or too many")
+    return dict(zip(clients, map(bytes, values), strict=True))  # type: ignore[arg-type]
