@@ -186,9 +186,8 @@ def vectorized(repeats: int = 40) -> None:
         clients = client_data(federation, count)
         simulation = build(federation, make_net(), count, epochs=5, batch_size=8, lr=0.01)
         with rounds_of(simulation, Vectorized) as train:
-            (first,) = time_in_turn({"eunoe": train}, 20).values()
-            print(f"first 20 rounds of the vectorized engine: {sum(first):.1f} s")
             work = {"eunoe": train, "usual": lambda net=net, clients=clients: train_usual(net, clients, 5, 8)}
+            time_in_turn(work, 2)
             seconds = time_in_turn(work, repeats)
         print_ratio(f"vectorized engine, {title}, batch 8, 5 epochs of 16", seconds, 1 / speedup)
 
@@ -254,7 +253,7 @@ def sizes(repeats: int = 8) -> None:
                 type(engine).__name__: lambda train=engine.train, round=round: list(train(*round))
                 for engine in engines
             }
-            time_in_turn({"Vectorized": work["Vectorized"]}, 11)
+            time_in_turn(work, 1)
             seconds = time_in_turn(work, repeats)
         speedup = low(seconds["Serial"]) / low(seconds["Vectorized"])
         parameters = simulation.context.model.parameters

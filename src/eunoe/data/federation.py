@@ -267,11 +267,9 @@ class Federation:
         rows, owners = (torch.from_numpy(array) for array in self.pooled("train"))
         return self.task.counts(self.data.train.y[rows], owners, len(self), self.classes).numpy()
 
-    def inputs(
-        self, source: SampleSet, rows: Tensor, client: int | None = None, few_lengths: bool = False
-    ) -> Input:
-        """Return inputs for rows of a set, shifted as a client's; `few_lengths` pads to few shapes."""
-        x: Input = self.preprocess(gather(self.samples(source).x, rows, few_lengths))
+    def inputs(self, source: SampleSet, rows: Tensor, client: int | None = None) -> Input:
+        """Return inputs for rows of a set, shifted as a client's."""
+        x: Input = self.preprocess(gather(self.samples(source).x, rows))
         return x if client is None else self.shifted(x, client)
 
     def shifted(self, x: Input, client: int) -> Input:
