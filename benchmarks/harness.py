@@ -66,7 +66,7 @@ def print_ratio(title: str, seconds: Mapping[str, Sequence[float]], limit: float
     stored = json.loads(STORED.read_text("utf-8")).get(title, ratio)
     slower = f"; SLOWER by {ratio / stored - 1:.0%}: stored {stored:.2f}" if ratio > SLOWER * stored else ""
     times = f"{name} {first:.4f} s, {other} {second:.4f} s"
-    print(f"{title}: {times}, ratio {ratio:.2f} (at most {limit:g}){slower}", flush=True)
+    print(f"{title}: {times}, ratio {ratio:.2f} (at most {limit:.3g}){slower}", flush=True)
 
 
 def store() -> None:

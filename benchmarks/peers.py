@@ -51,8 +51,8 @@ PROGRAMS = {
         "Flower simulation": "flower usual",
     },
 }
-# Rounds before the first measurement (the vectorized engine records its steps in them), and in each.
-ROUNDS = {"mlp": (20, 4), "logistic": (20, 2), "lenet": (1, 1)}
+# Rounds before the first measurement, and in each.
+ROUNDS = {"mlp": (4, 4), "logistic": (2, 2), "lenet": (1, 1)}
 
 
 class CannotRun(Exception):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.config.options import Training
-from eunoe.core.batches import count_trained_samples, plan_batches, plan_steps, round_up
+from eunoe.core.batches import count_trained_samples, plan_batches, plan_steps
 from eunoe.core.rng import generator
 
 
@@ -53,12 +53,3 @@ def test_what_the_planned_steps_hold_follows_from_their_number(size, batch_size,
     for joined in (False, True) if length == {"epochs": 3} else (False,):
         positions, lengths = plan_steps(size, training, generator(0, "test"), joined)
         assert count_trained_samples(size, len(lengths), training) == len(positions)
-
-
-@given(st.integers(1, 500), st.integers(1, 500))
-def test_levels_are_few_and_less_than_twice_as_large(number, most):
-    most = max(number, most)
-    found = round_up(number, most)
-    assert number <= found <= most
-    assert found < 2 * number + 1
-    assert len({round_up(n, most) for n in range(1, most + 1)}) <= np.ceil(np.log2(most)) + 1

@@ -25,12 +25,6 @@ def test_a_batch_is_padded_to_its_longest() -> None:
     assert gather(some(), torch.tensor([1])).shape == (1, 0)
 
 
-def test_few_lengths_repeat() -> None:
-    ragged = Ragged.of([torch.arange(n) for n in range(1, 33)])
-    found = {gather(ragged, torch.tensor([n]), few_lengths=True).shape[1] for n in range(32)}
-    assert found == {1, 2, 4, 8, 16, 32}
-
-
 def test_samples_may_have_inner_dimensions() -> None:
     ragged = Ragged.of([torch.ones(1, 2), torch.full((3, 2), 2.0)])
     batch = gather(ragged, torch.tensor([0, 1]))

@@ -30,13 +30,6 @@ def plan_steps(
     return np.concatenate(orders)[: sum(lengths)], lengths
 
 
-def round_up(number: int, most: int) -> int:
-    """Return the smallest of most, most / 2, most / 4, ... (rounded up) that is at least the number."""
-    while (half := (most + 1) // 2) >= number and half < most:
-        most = half
-    return most
-
-
 def count_trained_samples(size: int, steps: int, training: Training) -> int:
     """Return the total number of samples in the planned steps of a client."""
     batch = min(training.batch_size or size, size)

@@ -15,8 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from eunoe.core.batches import round_up
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ragged:
@@ -53,12 +51,10 @@ class Ragged:
         """Return the length of the longest sample."""
         return int(self.lengths.max()) if len(self) else 0
 
-    def pad(self, rows: Tensor, few_lengths: bool = False) -> Tensor:
-        """Return these samples padded to the longest of them; with `few_lengths`, to one of a few lengths."""
+    def pad(self, rows: Tensor) -> Tensor:
+        """Return these samples padded to the longest of them."""
         lengths = self.lengths[rows]
         length = int(lengths.max()) if len(rows) else 0
-        if few_lengths:
-            length = round_up(length, self.longest)
         position = torch.arange(length)
         beyond = position >= lengths[:, None]
         indices = (self.offsets[rows][:, None] + position).masked_fill_(beyond, 0)
@@ -137,14 +133,14 @@ def as_input(value: Any) -> Input:
     return Fields(value)
 
 
-def gather(stored: Stored, rows: Tensor, few_lengths: bool = False) -> Input:
+def gather(stored: Stored, rows: Tensor) -> Input:
     """Return a batch of these samples, with fields of varying length padded to the longest in the batch."""
     if isinstance(stored, Tensor):
         # Samples may be on an accelerator, and rows are on the CPU.
         return stored.index_select(0, rows.to(stored.device))
     if isinstance(stored, Ragged):
-        return stored.pad(rows, few_lengths)
-    return stored.map(lambda field: gather(field, rows, few_lengths))
+        return stored.pad(rows)
+    return stored.map(lambda field: gather(field, rows))
 
 
 def split(x: Input, sizes: int | list[int]) -> Sequence[Input]:

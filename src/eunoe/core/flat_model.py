@@ -7,7 +7,7 @@ vectors. There are three: trainable parameters, float buffers (normalization sta
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,15 @@ class Weights:
     @classmethod
     def from_vectors(cls, vectors: Mapping[str, Tensor]) -> "Weights":
         """Make weights from their three vectors by name; others are ignored."""
-        return cls(*(vectors[field.name] for field in fields(cls)))
+        return cls(vectors["parameters"], vectors["float_buffers"], vectors["int_buffers"])
 
     def vectors(self) -> Vectors:
         """Return the three vectors by name, as in files, messages and shared memory."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            "parameters": self.parameters,
+            "float_buffers": self.float_buffers,
+            "int_buffers": self.int_buffers,
+        }
 
     def copy(self) -> "Weights":
         return Weights(self.parameters.clone(), self.float_buffers.clone(), self.int_buffers.clone())

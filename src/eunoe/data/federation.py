@@ -34,6 +34,7 @@ from eunoe.errors import InputError
 
 # The parts of a client's samples in the order of its rows, and the sets of samples that rows can refer to.
 Part = Literal["train", "validation", "test"]
+_PARTS = get_args(Part)
 SampleSet = Literal["clients", "public", "test"]
 
 
@@ -228,7 +229,7 @@ class Federation:
     def _bounds(self, part: Part) -> tuple[Integers, Integers]:
         """Return where each client's part starts and ends in `order`."""
         bounds = (self.offsets[:-1], self.train_end, self.validation_end, self.offsets[1:])
-        place = get_args(Part).index(part)
+        place = _PARTS.index(part)
         return bounds[place], bounds[place + 1]
 
     @cached_property
@@ -266,11 +267,9 @@ class Federation:
         rows, owners = (torch.from_numpy(array) for array in self.pooled("train"))
         return self.task.counts(self.data.train.y[rows], owners, len(self), self.classes).numpy()
 
-    def inputs(
-        self, source: SampleSet, rows: Tensor, client: int | None = None, few_lengths: bool = False
-    ) -> Input:
-        """Return inputs for rows of a set, shifted as a client's; `few_lengths` pads to few shapes."""
-        x: Input = self.preprocess(gather(self.samples(source).x, rows, few_lengths))
+    def inputs(self, source: SampleSet, rows: Tensor, client: int | None = None) -> Input:
+        """Return inputs for rows of a set, shifted as a client's."""
+        x: Input = self.preprocess(gather(self.samples(source).x, rows))
         return x if client is None else self.shifted(x, client)
 
     def shifted(self, x: Input, client: int) -> Input:

@@ -111,15 +111,19 @@ class Workers:
         """
         while len(self._workers) < min(self.count, max(len(tasks), 1)):
             self._start()
-        waiting, deaths, done = deque(range(len(tasks))), [0] * len(tasks), {}
+        waiting, deaths, done = deque(range(len(tasks))), [0] * len(tasks), dict[int, Any]()
         next_result = 0
         try:
             while next_result < len(tasks):
                 for worker in self._workers:
                     if worker.task is None and waiting and waiting[0] < next_result + 2 * self.count:
                         self._give(worker, waiting.popleft(), tasks, models)
+                # While the workers train.
+                while next_result in done:
+                    yield done.pop(next_result)
+                    next_result += 1
                 busy = {worker.pipe: worker for worker in self._workers if worker.task is not None}
-                for pipe in wait(list(busy)):
+                for pipe in wait(list(busy)) if busy else ():
                     assert isinstance(pipe, Connection)
                     worker = busy[pipe]
                     task = worker.task
@@ -143,9 +147,6 @@ class Workers:
                         self.transfers.add(answer.pop())
                         done[task] = _result(worker, *answer)
                         worker.task = None
-                while next_result in done:
-                    yield done.pop(next_result)
-                    next_result += 1
         finally:
             if any(worker.task is not None for worker in self._workers):
                 # Closed early: the workers' results are no longer needed.

@@ -76,9 +76,11 @@ class Dense:
 
     def losses(self, parameters: Parameters, batch: Batch, terms: Tensor | None) -> Tensor:
         """Return each client's mean loss."""
-        logits, shares = _shifted(self.logits(parameters, _flat(batch))[-1], terms), _shares(batch, 1.0)
-        losses = logits.log_softmax(1).gather(1, batch.y[:, None])[:, 0]
-        return -torch.where(shares > 0, losses * shares, 0).sum(1)
+        logits = _shifted(self.logits(parameters, _flat(batch))[-1], terms)
+        losses = logits.log_softmax(1).gather(1, batch.y[:, None])
+        if batch.mask is not None:
+            losses = torch.where(batch.mask[:, None], losses, 0)
+        return -(losses * _shares(batch, 1.0)).sum((1, 2))
 
     def gradient(self, parameters: Parameters, batch: Batch, terms: Tensor | None) -> Tensor:
         """Return the gradients of the mean losses, with a row per client."""
@@ -101,12 +103,14 @@ class Dense:
         """Yield from the last layer to the first: two factors of its weight's gradient, and its bias's."""
         *inputs, logits = self.logits(parameters, _flat(batch))
         change = _shifted(logits, terms).softmax(1)
-        labels = batch.y[:, None]
-        change.scatter_add_(1, labels, change.new_full((1, 1, 1), -1.0).expand(labels.shape))
-        change.mul_(_shares(batch, factor)[:, None])
+        change.scatter_(1, batch.y[:, None], -1.0, reduce="add")
+        change.mul_(_shares(batch, factor))
         for (weight, _), x in zip(reversed(parameters), reversed(inputs), strict=True):
-            # Before the weight is changed: the change of the values before it, through ReLU.
-            before = torch.bmm(change.transpose(1, 2), weight).mul_(x > 0) if x is not inputs[0] else change
+            before = change
+            if x is not inputs[0]:
+                # Before the weight is changed: the change of the values before it, through ReLU.
+                before = torch.bmm(change.transpose(1, 2), weight)
+                before = torch.ops.aten.threshold_backward(before, x, 0)
             yield change, x, change.sum(2)
             change = before.transpose(1, 2)
 
@@ -125,13 +129,12 @@ def _flat(batch: Batch) -> Tensor:
     return batch.x.flatten(2)
 
 
-def _shares(batch: Batch, factor: float | Tensor) -> Tensor:
-    """Return the weight of each sample in its client's mean loss times a factor, [clients, samples]."""
-    x = _flat(batch)
+def _shares(batch: Batch, factor: float | Tensor) -> float | Tensor:
+    """Return the weight of each sample in its client's mean loss times a factor, [clients, 1, samples]."""
     if batch.mask is not None:
-        return batch.mask * (factor / batch.mask.sum(1, keepdim=True).to(x.dtype))
+        return (batch.mask * (factor / batch.mask.sum(1, keepdim=True).to(_flat(batch).dtype)))[:, None]
     shares = factor / batch.y.shape[1]
-    return shares if isinstance(shares, Tensor) else x.new_full((1, 1), shares)
+    return shares[..., None] if isinstance(shares, Tensor) else shares
 
 
 def _shifted(logits: Tensor, terms: Tensor | None) -> Tensor:

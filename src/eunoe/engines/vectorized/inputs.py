@@ -1,32 +1,19 @@
-"""All that a step of a stack reads: nothing else may differ between two steps.
+"""What the steps of a stack read besides their weights and batches.
 
-A step's tensors come in three groups: the weights and the batch, which are new in every step; what each
-client has of its own, with a first dimension of clients; and what is the same for all clients. The numbers
-that change by the round or the step are `StepNumbers`.
+These are tensors that each client has of its own, with a first dimension of clients, and those that are the
+same for all clients.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import vmap
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_map
 
 from eunoe.core.flat_model import Vectors
-from eunoe.methods.client_context import Batch, ClientContext
-
-T = TypeVar("T")
-
-
-class StepNumbers(NamedTuple):
-    """The numbers that change by the round or the step."""
-
-    lr: float
-    round: int
-    steps_taken: int
+from eunoe.methods.client_context import ClientContext
 
 
 class Prepared(NamedTuple):
@@ -70,10 +57,6 @@ class Common(NamedTuple):
     prepared: Prepared
 
 
-# One client's step: its weights, its batch, the rest, and the numbers.
-Step = Callable[[Tensor, Batch, Own, Common, StepNumbers], T]
-
-
 @dataclass(frozen=True)
 class Inputs:
     """All that a stack's steps read besides the weights and the batch."""
@@ -85,73 +68,6 @@ class Inputs:
         """Return the inputs of the first clients only."""
         own: Own = tree_map(lambda value: value[:clients], self.own)
         return Inputs(own, self.common)
-
-    @cached_property
-    def flat(self) -> tuple[list[Tensor], tuple[TreeSpec, TreeSpec]]:
-        """The tensors, each client's own first, and their structure."""
-        (own, own_spec), (common, common_spec) = tree_flatten(self.own), tree_flatten(self.common)
-        return [*own, *common], (own_spec, common_spec)
-
-    @cached_property
-    def structure(self) -> str:
-        """The same for inputs of the same names."""
-        return repr(self.flat[1])
-
-    @cached_property
-    def dimensions(self) -> tuple[int | None, ...]:
-        """Which dimension of each tensor is that of the clients."""
-        own, common = self.flat[1]
-        return (0,) * own.num_leaves + (None,) * common.num_leaves
-
-
-@dataclass(frozen=True)
-class StackStep:
-    """One step of a stack of clients as a function of tensors."""
-
-    step: Step[Any]
-    weights: Tensor
-    batch: Batch
-    inputs: Inputs
-    numbers: StepNumbers
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        batch = self.batch
-        mask = [] if batch.mask is None else [batch.mask]
-        return [self.weights, batch.y, batch.index, *self.x[0], *mask, *self.inputs.flat[0]]
-
-    @cached_property
-    def x(self) -> tuple[list[Tensor], TreeSpec]:
-        """The tensors of the batch's inputs and their structure."""
-        return tree_flatten(self.batch.x)
-
-    @property
-    def dimensions(self) -> tuple[int | None, ...]:
-        batched = 3 + len(self.x[0]) + (self.batch.mask is not None)
-        return (0,) * batched + self.inputs.dimensions
-
-    @property
-    def structure(self) -> tuple[Any, str]:
-        """The same for steps whose tensors have the same names."""
-        return getattr(self.batch.x, "names", None), self.inputs.structure
-
-    def run(self, numbers: StepNumbers, *tensors: Tensor) -> Any:
-        """Apply the step to other numbers and tensors, vectorized over the clients."""
-        fields, x_spec = len(self.x[0]), self.x[1]
-        first = fields + (self.batch.mask is not None)
-
-        def step_one(weights: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
-            mask = rest[fields] if first > fields else None
-            batch = Batch(tree_unflatten(rest[:fields], x_spec), y, index, mask)
-            own_spec, common_spec = self.inputs.flat[1]
-            end = first + own_spec.num_leaves
-            own = tree_unflatten(rest[first:end], own_spec)
-            return self.step(weights, batch, own, tree_unflatten(rest[end:], common_spec), numbers)
-
-        return vmap(step_one, self.dimensions)(*tensors)
-
-    def __call__(self) -> Any:
-        return self.run(self.numbers, *self.tensors)
 
 
 def separate(

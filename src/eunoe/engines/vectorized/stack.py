@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eunoe.core.batches import plan_steps, round_up
+from eunoe.core.batches import plan_steps
 from eunoe.core.fields import Fields, Input
 from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator, torch_generator
@@ -72,27 +72,18 @@ class ClientStack:
     index: Integers
     # How many of a batch are real [steps, clients]; 0 where a client has no such step left.
     lengths: Integers
-    # Whether steps cover exactly the clients that have them, or a number that seldom changes.
-    exact: bool
 
     @classmethod
-    def of(cls, members: Sequence[StackClient], exact: bool) -> "ClientStack":
+    def of(cls, members: Sequence[StackClient]) -> "ClientStack":
         """Put clients into a stack."""
         members = sorted(members, key=lambda member: -len(member.lengths))
         padded = np.zeros((len(members), len(members[0].lengths)), np.int64)
         for row, member in zip(padded, members, strict=True):
             row[: len(member.lengths)] = member.lengths
-        width = int(padded.max())
-        if not exact:
-            most = _largest_client(members)
-            batch = max(member.context.training.batch_size or most for member in members)
-            width = round_up(width, max(width, min(batch, most)))
-        real = padded[:, :, None] > np.arange(width)
+        real = padded[:, :, None] > np.arange(padded.max())
         index = np.zeros(real.shape, np.int64)
         index[real] = np.concatenate([member.order for member in members])
-        return cls(
-            members, np.ascontiguousarray(index.transpose(1, 0, 2)), np.ascontiguousarray(padded.T), exact
-        )
+        return cls(members, np.ascontiguousarray(index.transpose(1, 0, 2)), np.ascontiguousarray(padded.T))
 
     def __len__(self) -> int:
         """Return the number of clients."""
@@ -128,12 +119,6 @@ class ClientStack:
         return [int(n) for n in self.lengths.sum(0)]
 
     @property
-    def longest(self) -> int:
-        """A number of samples that no client exceeds."""
-        largest = max(len(rows) for rows in self.rows)
-        return largest if self.exact else round_up(largest, max(largest, _largest_client(self.members)))
-
-    @property
     def equal(self) -> bool:
         """Whether the batches of a step are of one size over all clients that have it."""
         return bool(((self.lengths == self.lengths[:, :1]) | (self.lengths == 0)).all())
@@ -160,16 +145,13 @@ class ClientStack:
         return torch.stack([member.data.loss_counts for member in self.members]).to(self.counts)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batch of every step, with a first dimension of clients, at least those that step."""
+        """Yield the batch of every step, with a first dimension of the clients that have it."""
         federation, device = self.simulation.federation, self.simulation.model.device
-        steps, clients, width = self.index.shape
+        steps, _, width = self.index.shape
         rows = np.stack(
             [own[index] for own, index in zip(self.rows, self.index.swapaxes(0, 1), strict=True)], 1
         )
-        # A client whose steps are over computes on; the result is not used.
-        real = (self.lengths[:, :, None] > np.arange(width)) | (self.lengths == 0)[:, :, None]
-        partial = ~real.all((1, 2))
-        levels = [n if self.exact else round_up(n, clients) for n in self.active]
+        real = self.lengths[:, :, None] > np.arange(width)
         labels = federation.samples("clients").y
         chances = [
             torch_generator(member.context.seed, "augmentation", member.context.round, member.data.client)
@@ -177,11 +159,11 @@ class ClientStack:
         ]
         first = 0
         while first < steps:
-            count = levels[first]
+            count = self.active[first]
             at_once = _NUMBERS_AT_ONCE // (count * width * federation.form.numbers)
             # Samples of varying length are padded step by step.
             last = min(first + (1 if federation.form.ragged else max(1, at_once)), steps)
-            while levels[last - 1] != count:
+            while self.active[last - 1] != count:
                 last -= 1
             part = torch.from_numpy(rows[first:last, :count])
             x = self._inputs(part, chances, first).unbind()
@@ -189,7 +171,8 @@ class ClientStack:
             index = torch.from_numpy(self.index[first:last, :count]).to(device).unbind()
             mask = torch.from_numpy(real[first:last, :count]).to(device).unbind()
             for i in range(last - first):
-                batch = Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
+                full = bool(real[first + i, :count].all())
+                batch = Batch(x[i], y[i], index[i], None if full else mask[i])
                 if self.simulation.context.model.has_batch_norm and batch.mask is not None:
                     # A mask keeps padding out of the loss, but not out of the statistics of batch norm.
                     real_part = (slice(None), slice(int(self.lengths[first + i, 0])))
@@ -200,8 +183,7 @@ class ClientStack:
     def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Input:
         """Return model inputs for rows [steps, clients, batch], as each client sees them."""
         federation, simulation = self.simulation.federation, self.simulation
-        # Where steps are recorded, their shapes must repeat.
-        x = federation.inputs("clients", rows.reshape(-1), few_lengths=not self.exact)
+        x = federation.inputs("clients", rows.reshape(-1))
         if isinstance(x, Fields):
             # They have neither a feature shift nor augmentation.
             return x.unflatten(0, rows.shape).to(simulation.model.device)
@@ -217,9 +199,3 @@ class ClientStack:
                     if length:
                         own[:length] = simulation.augmented(own[:length], rng)
         return x
-
-
-def _largest_client(members: Sequence[StackClient]) -> int:
-    """Return the most training samples of any client of the runs, whether it takes part or not."""
-    federations = {id(member.simulation): member.simulation.federation for member in members}
-    return max(int(federation.sizes.max()) for federation in federations.values())

@@ -41,7 +41,7 @@ class Stacks:
 
     def train(self, members: Sequence[StackClient]) -> list[Trained]:
         """Train clients at once, in any order; raise NotVectorizable if that is impossible."""
-        stack = ClientStack.of(members, self.steps.exact)
+        stack = ClientStack.of(members)
         if self.steps.has_buffers and not stack.equal:
             raise NotVectorizable("batch normalization needs batches of equal size")
         self.simulation.model.load(members[0].broadcast.weights)
@@ -76,7 +76,7 @@ class Stacks:
         """Return what the steps read besides their weights and batches."""
         model, members = self.simulation.model, stack.members
         clients = [member.client for member in members if member.client is not None]
-        own_prepared, common_prepared = collect_prepared(clients, stack.longest)
+        own_prepared, common_prepared = collect_prepared(clients, max(len(rows) for rows in stack.rows))
         own_start, own_shared, start, shared = Vectors(), Vectors(), Vectors(), Vectors()
         separate(own_start, start, [member.broadcast.weights.vectors() for member in members])
         separate(own_shared, shared, [member.broadcast.shared for member in members])

@@ -14,7 +14,7 @@ from torch.func import grad_and_value
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.vectorized.inputs import Common, Own, StepNumbers
+from eunoe.engines.vectorized.inputs import Common, Own
 from eunoe.errors import NotVectorizable
 from eunoe.methods.client_context import Batch, ClientContext, Frozen
 from eunoe.methods.context import RoundContext
@@ -102,7 +102,7 @@ def make_step_context(
     weights: Tensor,
     own: Own,
     common: Common,
-    numbers: StepNumbers,
+    steps_taken: int,
 ) -> StepContext:
     """Return a client inside vmap from what its step reads; `networks` compute features or logits."""
     different, same = own.prepared, common.prepared
@@ -118,7 +118,7 @@ def make_step_context(
     of_client: Any = {"id": own.id, "size": own.size, "steps": own.steps}
     decay: Any = own.weight_decay[0] if own.weight_decay else context.training.weight_decay
     options: Mapping[str, Any] = own.options
-    lr, round = options.get("lr", numbers.lr), options.get("round", numbers.round)
+    lr, round = options.get("lr", context.lr), options.get("round", context.round)
     facts = context.data
     if "mean_size" in options:
         facts = replace(facts, mean_size=options["mean_size"])
@@ -132,7 +132,7 @@ def make_step_context(
         shared={**own.shared, **common.shared},
         state={**different.state, **same.state},
         lr=lr,
-        steps_taken=numbers.steps_taken,
+        steps_taken=steps_taken,
         weight_decay=decay,
         data=_refuse_data,
         validation=_refuse_data,

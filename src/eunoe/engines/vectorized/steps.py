@@ -6,14 +6,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 from torch.utils._pytree import tree_map
 
+from eunoe.core.fields import Input
 from eunoe.core.flat_model import Vectors
 from eunoe.core.optimizer import descend
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.dense import Dense, find_dense, first_rows
-from eunoe.engines.vectorized.inputs import Common, Inputs, Own, StackStep, Step, StepNumbers
-from eunoe.engines.vectorized.recording import Recorder
+from eunoe.engines.vectorized.inputs import Inputs, Own
 from eunoe.engines.vectorized.stack import ClientStack
 from eunoe.engines.vectorized.step_context import NoMoments, StepContext, make_step_context, masked_mean
 from eunoe.losses.base import Loss
@@ -22,10 +23,7 @@ from eunoe.methods.base import Method
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
 
-T = TypeVar("T")
 C = TypeVar("C", Method, Loss)
-# Above this many parameters arithmetic dominates, so shapes are not kept constant.
-_SMALL = 100_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Taken:
 
 
 class Steps:
-    """Takes the steps of stacks, recording what it can."""
+    """Takes the steps of stacks."""
 
     def __init__(self, simulation: Simulation) -> None:
         model = simulation.model
@@ -53,13 +51,6 @@ class Steps:
         )
         self._own_step = type(simulation.method).step is not Method.step
         self._dense = find_dense(simulation)
-        # Whether steps cover exactly the clients that have them; otherwise they are recorded.
-        self.exact = (
-            self.has_buffers or self._own_step or self._dense is not None or model.parameters.numel() > _SMALL
-        )
-        # Recording costs as much as a hundred steps save, and a participation measures few losses.
-        self.gradients = Recorder(model.module, calls_before=100)
-        self.losses = Recorder(model.module, calls_before=10)
         self._passes = (0.0, 0.0)
 
     def take(
@@ -72,32 +63,28 @@ class Steps:
         moments: Vectors = {}
         before, first = [], None
         here = inputs
-        gradient = self._as_step(self._gradient, context, networks)
-        whole_step = self._as_step(self._whole_step, context, networks)
         for taken, (active, batch) in enumerate(zip(stack.active, stack.batches(), strict=True)):
-            if len(batch.y) != len(here.own.id):
-                here = inputs.first(len(batch.y))
-            numbers = StepNumbers(context.lr, context.round, taken)
+            if active != len(here.own.id):
+                here = inputs.first(active)
+            now = weights[:active]
             own = {name: moment[:active] for name, moment in moments.items()}
             if self._own_step:
                 with_moments = Inputs(here.own._replace(moments=own), here.common)
-                loss, new = StackStep(whole_step, weights[:active], batch, with_moments, numbers)()
+                loss, new = self._apply(self._whole_step, context, networks, now, batch, with_moments, taken)
                 for name, value in new.items():
                     # A step may have put another tensor in a moment's place.
                     if name not in moments:
                         moments[name] = value.new_zeros(len(stack), *value.shape[1:])
                     moments[name][:active] = value
             else:
-                gradients, loss = self._run(
-                    StackStep(gradient, weights[: len(batch.y)], batch, here, numbers), self.gradients
-                )
+                gradients, loss = self._apply(self._gradient, context, networks, now, batch, here, taken)
                 decay, lr = here.own.weight_decay, here.own.options.get("lr")
                 descend(
-                    weights[:active],
-                    gradients[:active],
+                    now,
+                    gradients,
                     context.training,
-                    context.lr if lr is None else lr[:active, None],
-                    decay[0][:active, None] if decay else context.training.weight_decay,
+                    context.lr if lr is None else lr[:, None],
+                    decay[0][:, None] if decay else context.training.weight_decay,
                     own,
                     taken + 1,
                 )
@@ -152,8 +139,7 @@ class Steps:
     ) -> tuple[Method, StepContext]:
         """Return the method, and a client whose vectors are matrices and whose numbers are columns."""
         own: Own = tree_map(lambda value: value[:, None] if value.dim() == 1 else value, inputs.own)
-        numbers = StepNumbers(context.lr, context.round, 0)
-        client = make_step_context(self.simulation, context, {}, weights, own, inputs.common, numbers)
+        client = make_step_context(self.simulation, context, {}, weights, own, inputs.common, 0)
         client.moments = NoMoments()
         return with_options(self.simulation.method, "method", own.options), client
 
@@ -169,23 +155,23 @@ class Steps:
         if inputs.own.buffers:
             buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
             inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
-        numbers = StepNumbers(context.lr, context.round, 0)
-        step = StackStep(self._as_step(self._loss, context, networks), weights, batch, inputs, numbers)
         with torch.no_grad():
-            return [float(loss) for loss in self._run(step, self.losses).tolist()]
+            losses = self._apply(self._loss, context, networks, weights, batch, inputs, 0)
+        return [float(loss) for loss in losses.tolist()]
 
-    def _run(self, step: StackStep, recorder: Recorder) -> Any:
-        return step() if self.exact else recorder(step)
-
-    def _as_step(
+    def _apply(
         self,
-        work: Callable[[Method, StepContext, Batch], T],
+        work: Callable[[Method, StepContext, Batch], Any],
         context: RoundContext,
         networks: Mapping[str, bool],
-    ) -> Step[T]:
-        """Return the work of one client as a function of what it reads, for vmap."""
+        weights: Tensor,
+        batch: Batch,
+        inputs: Inputs,
+        steps_taken: int,
+    ) -> Any:
+        """Do the same work for all clients of a stack, under vmap."""
 
-        def step(weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers) -> T:
+        def work_of_one(weights: Tensor, x: Input, y: Tensor, index: Tensor, mask: Any, own: Own) -> Any:
             simulation = self.simulation
             if own.options:
                 simulation = replace(
@@ -193,10 +179,13 @@ class Steps:
                     method=with_options(simulation.method, "method", own.options),
                     loss=with_options(simulation.loss, "loss", own.options),
                 )
-            client = make_step_context(simulation, context, networks, weights, own, common, numbers)
-            return work(simulation.method, client, batch)
+            client = make_step_context(
+                simulation, context, networks, weights, own, inputs.common, steps_taken
+            )
+            return work(simulation.method, client, Batch(x, y, index, mask))
 
-        return step
+        dimensions = (0, 0, 0, 0, None if batch.mask is None else 0, 0)
+        return vmap(work_of_one, dimensions)(weights, batch.x, batch.y, batch.index, batch.mask, inputs.own)
 
     def _gradient(self, method: Method, client: StepContext, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return a client's corrected gradient and its loss."""
