@@ -98,7 +98,7 @@ def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a panel per number."""
     # A round of one client has no distances between clients.
     fields = [field for field in DRIFT_PANELS if not np.isnan(rows[-1][field])]
-    panels, captions, width = [], [], PANEL if len(fields) > 1 else 1.5 * PANEL
+    panels, captions, width = [], [], PANEL if len(fields) > 1 else 2 * PANEL
     for field in fields:
         title, caption = DRIFT_PANELS[field]
         base = alt.Chart().transform_filter(f"isValid(datum.{field})")
@@ -187,7 +187,7 @@ def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
         chart = alt.Chart().transform_filter(f"datum.unit === '{unit}'").mark_bar()
         chart = chart.encode(
             alt.X("amount:Q", title=unit, axis=alt.Axis(format=axis, tickCount=5)),
-            alt.Y("run:N", sort=list(charts.by_run(rows)), title=None, axis=alt.Axis(labelLimit=160)),
+            alt.Y("run:N", sort=list(charts.by_run(rows)), title=None, axis=alt.Axis(labelLimit=200)),
             alt.Color(
                 "kind:N",
                 scale=alt.Scale(domain=kinds, range=STEP_COLORS[: len(kinds)]),

@@ -33,7 +33,13 @@ def search_figures(runs: Sequence[RunRecords], labels: Sequence[str] = ()) -> li
     best = [row["run"] for row in points if row["rounds"] == points[0]["rounds"]][:MOST_NAMED]
 
     def figure(
-        name: str, title: str, caption: str, rows: Sequence[Row], height: str, mark: Callable[[Any], Any]
+        name: str,
+        title: str,
+        caption: str,
+        rows: Sequence[Row],
+        height: str,
+        mark: Callable[[Any], Any],
+        symbol: str,
     ) -> Figure:
         axis = alt.Y(height, title=f"validation {metric}", axis=charts.PERCENT, scale=alt.Scale(zero=False))
         # In order of rank, as in the legend.
@@ -42,7 +48,7 @@ def search_figures(runs: Sequence[RunRecords], labels: Sequence[str] = ()) -> li
         gray = mark(
             alt.Chart(charts.table(others)).encode(axis, color=alt.value(GRAY), opacity=alt.value(0.45))
         )
-        colored = mark(alt.Chart(charts.table(named)).encode(axis, display.run_color(named)))
+        colored = mark(alt.Chart(charts.table(named)).encode(axis, display.run_color(named, symbol)))
         drawn = alt.layer(*([gray] if others else []), colored)
         drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT)
         caption += " Gray: other remedies." if others else ""
@@ -65,6 +71,7 @@ def search_figures(runs: Sequence[RunRecords], labels: Sequence[str] = ()) -> li
             band_rows(remedies, main_metric),
             "mean:Q",
             lines,
+            "stroke",
         ),
         figure(
             "search-front",
@@ -74,6 +81,7 @@ def search_figures(runs: Sequence[RunRecords], labels: Sequence[str] = ()) -> li
             points,
             "accuracy:Q",
             scatter,
+            "circle",
         ),
     ]
 
