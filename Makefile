@@ -9,7 +9,7 @@ CODE := src tests tools benchmarks examples docs
 PYTEST := $(BIN)/python -m pytest -n 2
 BESIDE_PFL := tests/methods/test_against_pfl.py
 
-.PHONY: demo test test-all check format api results docs release-check clean
+.PHONY: demo test test-all check format api results notebooks docs release-check clean
 
 demo: .venv/installed
 	$(BIN)/eunoe demo
@@ -38,6 +38,10 @@ api: .venv/installed-for-tests
 # The summary and figures in results/, docs/results.md and the README's claims, from the runs in results/.
 results: .venv/installed-for-tests
 	$(BIN)/python -m tools.published
+
+# The outputs stored in examples/notebooks.
+notebooks: .venv/installed-for-tests
+	$(BIN)/python -m tools.notebooks
 
 # The tables of methods and of records are in the clone too; other pages made from the code are only on the site.
 docs: .venv/installed-for-docs

@@ -105,6 +105,21 @@ class Installed:
         printed = self.run("eunoe", "reproduce", EXHIBIT, "--scale", "small", "--seeds", "0")
         require("SMALL SCALE" in printed, printed)
 
+    def commands(self) -> None:
+        """Check the way from a table to predictions: init, run, cure, report and predict."""
+        folder = self.folder()
+        rows = [f"{number % 7},{number % 11},{'yes' if number % 7 > 3 else 'no'}" for number in range(400)]
+        (folder / "rows.csv").write_text("\n".join(["dose,age,ill", *rows]), "utf-8")
+        for command in (
+            "init rows.csv --label ill --clients 4",
+            "run config.toml --set rounds=10 --out run",
+            "cure run --budget 5m --trials 1",
+            "report run run-cure --out report.html",
+        ):
+            self.run("eunoe", *command.split(), folder=folder)
+        printed = self.run("eunoe", "predict", "run", "rows.csv", folder=folder)
+        require(len(printed.splitlines()) == 401 and "P(yes)" in printed, printed[:200])
+
     def papers(self) -> str:
         """Check that the experiments are listed."""
         lines = self.run("eunoe", "papers").splitlines()
@@ -202,6 +217,7 @@ def check_installed(checks: Checks, installed: Installed, wheel: Path) -> None:
     checks.step(extra, "all public names load nothing heavy", library)
     checks.step(extra, "eunoe --help loads nothing heavy", lambda: command(HEAVY | {"torch"}))
     checks.step(extra, "eunoe demo", installed.demo)
+    checks.step(extra, "eunoe init, run, cure, report, predict", installed.commands)
     checks.step(extra, "eunoe papers", installed.papers)
     checks.step(extra, f"eunoe reproduce {EXHIBIT} --scale small", installed.reproduce)
     if extra == CORE:

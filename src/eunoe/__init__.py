@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eunoe.views import figures as figures
     from eunoe.views import write_report as write_report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names and where they live; imported when first used, so that the command starts fast.
 _PUBLIC = {

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from eunoe.cli.sweep import read_seeds
-from eunoe.errors import InputError
+from eunoe.errors import InputError, install_command
 
 if TYPE_CHECKING:
     from eunoe_papers.experiment import Experiment, PlannedRun, Scale, Source
@@ -120,11 +121,11 @@ def _run(
     for data, path in running.find_missing(planned).items():
         print(f"skipped: runs on {data} ({path} not found); --stand-in runs them on other data")
     folder = out / experiment.name / scale
-    figure = draw(results, runs, folder / f"{experiment.name}.svg")
-    print(
-        f"runs in {out / experiment.owner / scale}, summary in {folder}"
-        + f", figure in {figure}" * bool(figure)
-    )
+    print(f"runs in {out / experiment.owner / scale}, summary in {folder}")
+    if not find_spec("vl_convert"):
+        print(f"for its figure: {install_command('figures')}")
+    elif figure := draw(results, runs, folder / f"{experiment.name}.svg"):
+        print(f"figure in {figure}")
 
 
 def _report(experiment: "Experiment", scale: "Scale | None", out: Path, stored: Path) -> None:

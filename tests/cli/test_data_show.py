@@ -26,7 +26,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_numbers_report_and_picture(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_and_report(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = config.parent / "deep" / "figure.v1"
     show(config, set_=["public.count=42"], over="partition.alpha=0.01,100", clients=4, out=out)
     printed = capsys.readouterr().out
@@ -36,7 +36,6 @@ def test_numbers_report_and_picture(config: Path, capsys: pytest.CaptureFixture[
     html = (config.parent / "deep" / "figure.v1.html").read_text()
     assert "digits, partitioned by dirichlet" in html
     assert "alpha = 100" in html
-    assert (config.parent / "deep" / "figure.v1.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_list_is_one_value(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,12 +48,12 @@ def test_units_that_crash_are_named() -> None:
 
 @pytest.mark.parametrize("name", ["bare loop", "serial", "vectorized"])
 def test_a_program_trains_samples(name: str) -> None:
-    assert samples_per_second(name, "cpu", 0.01) > 0
+    assert samples_per_second(name, "cpu", 2) > 0
 
 
 @pytest.mark.slow
 def test_every_engine_is_measured_and_a_failing_device_named() -> None:
-    rows = measure(["cpu", "cuda:99"], 0.01)
+    rows = measure(["cpu", "cuda:99"], 2)
     assert [row[0] for row in rows] == ["bare loop", "serial", "process", "vectorized"] * 2
     assert all(float(row[3]) > 0 for row in rows[:4])
     assert all(row[2].startswith("failed: ") for row in rows[4:])

@@ -1,12 +1,11 @@
-"""Every notebook runs from top to bottom and shows what it promises."""
+"""Every notebook holds its outputs, and runs from top to bottom."""
 
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+from tools.notebooks import FOLDER, execute, texts
 
-FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
 PRINTED = {
     "1-see-forgetting.ipynb": ("a round takes", "Local training"),
     "2-cure-it.ipynb": ("wsm ", "points", "averaging "),
@@ -14,22 +13,36 @@ PRINTED = {
 }
 
 
-def test_every_notebook_is_tested_and_holds_no_output() -> None:
+def test_every_notebook_is_tested() -> None:
     assert {path.name for path in FOLDER.glob("*.ipynb")} == set(PRINTED)
-    for name in PRINTED:
-        cells = nbformat.read(FOLDER / name, as_version=4).cells
-        assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_its_outputs_are_stored_with_their_figures(name: str) -> None:
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    check(notebook, name)
+    assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
+    badge = notebook.cells[0].source
+    assert (
+        f"https://colab.research.google.com/github/eunoe-fl/eunoe/blob/main/examples/notebooks/{name}"
+        in badge
+    )
+    # Images, which every viewer of notebooks shows.
+    figures = [cell for cell in notebook.cells if "eunoe.figures(" in cell.source]
+    assert figures
+    assert all("image/png" in output.data for cell in figures for output in cell.outputs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
 def test_it_runs_and_shows_what_it_promises(name: str, tmp_path: Path) -> None:
-    notebook = nbformat.read(FOLDER / name, as_version=4)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    shown = "".join(
-        output.get("text", "") or str(output.get("data", {}).get("text/plain", "")) for output in outputs
-    )
+    check(execute(FOLDER / name, tmp_path), name)
+
+
+def check(notebook: nbformat.NotebookNode, name: str) -> None:
+    """Check that the outputs of a notebook have the words that it promises, and no error."""
+    shown = texts(notebook)
     for words in PRINTED[name]:
         assert words in shown
-    assert not any(output["output_type"] == "error" for output in outputs)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert not any(output.output_type == "error" for output in outputs)

@@ -53,6 +53,8 @@ def cure(
         from eunoe.store.reader import find_folders, read_run
 
         folders = find_folders([result.folder / "search"]) if result.search else []
-        figures = search_figures([read_run(folder, begun=False) for folder in folders])
-        path = write_report([each.read for each in result.runs], result.folder / "report.html", figures)
+        records = [each.read for each in result.runs]
+        labels = list(dict.fromkeys(run.label for run in records))
+        figures = search_figures([read_run(folder, begun=False) for folder in folders], labels)
+        path = write_report(records, result.folder / "report.html", figures)
         print(f"report: {path.resolve().as_uri()}")

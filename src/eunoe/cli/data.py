@@ -53,7 +53,7 @@ def show(
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients to draw, chosen at random.")] = 10,
     client: Annotated[list[int] | None, typer.Option(help="A client to draw; may be repeated.")] = None,
-    out: Annotated[Path, typer.Option(help="Output path: writes OUT.html and OUT.png.")] = Path("partition"),
+    out: Annotated[Path, typer.Option(help="Output path: writes OUT.html.")] = Path("partition"),
 ) -> None:
     """Show statistics of a config's partition, and plot the class shares of some clients."""
     import numpy as np
@@ -97,10 +97,8 @@ def show(
         return
     figure: Any = partition_chart(panels, drawn, class_names, task=type(federation.task))
     report = write_partition_report(out.with_name(out.name + ".html"), title, notes, table, figure)
-    image = out.with_name(out.name + ".png")
-    figure.save(str(image), scale_factor=2)
     some = f"{len(drawn)} of {len(federation):,}" if len(drawn) < len(federation) else "all"
-    print(f"class shares of {some} clients: {report}, {image}")
+    print(f"class shares of {some} clients: {report}")
 
 
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:

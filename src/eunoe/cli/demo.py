@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from eunoe.analysis.comparison import Arm
-    from eunoe.simulation.run import Run
 
 _RUNS = tomllib.loads(files("eunoe.cli").joinpath("demo.toml").read_text("utf-8"))
 CONFIG: dict[str, Any] = _RUNS["config"]
@@ -28,8 +27,10 @@ def demo(
     from eunoe.analysis.comparison import Comparison
     from eunoe.analysis.statistics import mean_std
     from eunoe.cli.tables import show
+    from eunoe.report.figures.series import group_by_label
     from eunoe.report.html import write_report
     from eunoe.report.progress import Bars
+    from eunoe.report.summary import rounds_to
     from eunoe.search.sweep import folder_name
     from eunoe.search.verdict import describe_gain
     from eunoe.simulation.many import Planned, execute
@@ -44,28 +45,29 @@ def demo(
     ]
     with Bars() as bars:
         runs = execute(planned, jobs, bars.follow)
-    arms = {arm: [run for run in runs if run.config.title == arm] for arm in ARMS}
-    rows = Comparison([run.read for run in runs]).rows
+    records = read_runs([run.folder for run in runs])
+    rows = Comparison(records).rows
     title = f"20 clients with few digits each, 1 in a round; mean ± std over seeds {SEEDS[0]}-{SEEDS[-1]}"
     # The target is the final accuracy of FedAvg.
-    target = rows[0].mean("accuracy")
-    headings = ["run", "accuracy", "forgetting", f"rounds to {target:.3f}", "bytes", "seconds"]
+    target, reached = rounds_to(group_by_label(records), rows[0].mean("accuracy"))
+    headings = ["run", "accuracy", "forgetting", target, "bytes", "seconds"]
     cells = [
         [
             row.title,
             mean_std(row.values["accuracy"], 3),
             mean_std(row.values["forgetting"], 4),
-            rounds_to(target, arms[row.title]),
+            rounds,
             f"{row.traffic / rows[0].traffic:.1f}",
             mean_std(row.values["seconds"], 1),
         ]
-        for row in rows
+        for row, rounds in zip(rows, reached, strict=True)
     ]
     show(headings, cells, title=title)
     print("\n".join(findings(rows)))
-    report = write_report(read_runs([run.folder for run in runs]), out / "report.html")
+    report = write_report(records, out / "report.html")
     print(f"results in {out}; report: {report.resolve().as_uri()}")
-    print(describe_gain(CURE, arms["FedAvg"], arms[CURE]))
+    baseline, cured = ([run for run in runs if run.config.title == arm] for arm in ("FedAvg", CURE))
+    print(describe_gain(CURE, baseline, cured))
 
 
 def findings(rows: Sequence["Arm"]) -> list[str]:
@@ -83,12 +85,3 @@ def findings(rows: Sequence["Arm"]) -> list[str]:
         share = remedy.mean("forgetting") / lost
         lines.append(f"{remedy.title}: {share:.0%} of that; accuracy up by {gain} points on the same seeds.")
     return [*lines, "The setting was chosen on other seeds (100-107)."]
-
-
-def rounds_to(target: float, arm: Sequence["Run"]) -> str:
-    """Return the first round in which an arm's mean test accuracy reaches the target."""
-    import numpy as np
-
-    rounds = arm[0].series("test.accuracy")[0]
-    mean = np.mean([run.series("test.accuracy")[1] for run in arm], axis=0)
-    return next((str(at) for at, accuracy in zip(rounds, mean, strict=True) if accuracy >= target), "–")

@@ -1,7 +1,6 @@
 """`eunoe doctor`: describe this machine and recommend an engine and options."""
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ from eunoe.errors import install_command
 from eunoe.system.machine import WITHOUT_AMX
 
 if TYPE_CHECKING:
+    from eunoe.data.federation import Federation
     from eunoe.system.machine import Machine
 
 # Extras: a package of each, and its purpose.
@@ -28,8 +28,8 @@ _GB = 2**30
 # What `--benchmark` trains: an MLP on 20 clients of 16 samples, 10 steps of 8 samples each.
 _CLIENTS, _SAMPLES, _EPOCHS, _BATCH = 20, 16, 5, 8
 _BARE = "bare loop"
-# The first rounds are slower, whatever the engine.
-_FIRST_ROUNDS = 2
+# The first half is not measured: the first rounds are slower, whatever the engine.
+_ROUNDS = 60
 
 
 def doctor(
@@ -51,7 +51,7 @@ def doctor(
         show(["program", "device", "samples a second", "against a bare loop"], measure(devices))
 
 
-def measure(devices: list[str], seconds: float = 3.0) -> list[list[str]]:
+def measure(devices: list[str], rounds: int = _ROUNDS) -> list[list[str]]:
     """Return a row for each engine and device: its speed, and that divided by a bare loop's on the device."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
@@ -65,7 +65,7 @@ def measure(devices: list[str], seconds: float = 3.0) -> list[list[str]]:
             # A process for each: one that uses a GPU must not fork, and a device may end its process.
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
                 try:
-                    speed = pool.submit(samples_per_second, name, device, seconds).result()
+                    speed = pool.submit(samples_per_second, name, device, rounds).result()
                     bare = speed if name == _BARE else bare
                     rows.append([name, device, f"{speed:,.0f}", f"{speed / bare:.2f}"])
                 except Exception as error:  # Whatever an untested device raises.
@@ -73,75 +73,64 @@ def measure(devices: list[str], seconds: float = 3.0) -> list[list[str]]:
     return rows
 
 
-def samples_per_second(name: str, device: str, seconds: float) -> float:
+def samples_per_second(name: str, device: str, rounds: int) -> float:
     """Return how many samples a second an engine, or a bare loop, trains on a device."""
-    import tempfile
-    from pathlib import Path
-
-    import numpy as np
     import torch
 
-    from eunoe.config.schema import make_config
     from eunoe.data.federation import Federation
-    from eunoe.engines.base import make_engine
-    from eunoe.engines.client_states import ClientStates
-    from eunoe.simulation.build import UserObjects, assemble
-    from eunoe.simulation.loop import run_round
-    from eunoe.store.state import start_state
+    from eunoe.simulation.running import run
 
     torch.set_num_threads(1)
     samples = _CLIENTS * _SAMPLES
-    x = np.random.default_rng(0).normal(size=(samples, 64)).astype(np.float32)
-    y = np.arange(samples) % 10
+    x, y = torch.randn(samples, 64).numpy(), torch.arange(samples).numpy() % 10
     federation = Federation.from_arrays(
         x, y, x[:10], y[:10], partition="iid", clients=_CLIENTS, validation=0.0
     )
-    where = {"devices" if name == "process" else "device": device} if device != "cpu" else {}
-    config = make_config(
-        {
-            "data": "given",
-            "partition": "given",
-            "model": "mlp",
-            "probes": [],
-            "participation": _CLIENTS,
-            "training": {"epochs": _EPOCHS, "batch_size": _BATCH, "lr": 0.01},
-            "engine": {"name": "serial" if name == _BARE else name, **where},
-        }
-    )
-    simulation, _ = assemble(config, UserObjects(federation=federation))
-    net, rows = simulation.model.module, [torch.from_numpy(federation.rows(k)) for k in range(_CLIENTS)]
-    clients = [(torch.from_numpy(x)[r].to(device), torch.from_numpy(y)[r].to(device)) for r in rows]
+    if name == _BARE:
+        seconds = train_bare(federation, device, rounds)
+    else:
+        options = {"devices" if name == "process" else "device": device} if device != "cpu" else {}
+        done = run(
+            federation=federation,
+            model="mlp",
+            probes=[],
+            participation=_CLIENTS,
+            rounds=rounds,
+            training={"epochs": _EPOCHS, "batch_size": _BATCH, "lr": 0.01},
+            engine={"name": name, **options},
+            progress=False,
+        )
+        seconds = [float(timing["train"]) for timing in done.read.timings]
+    measured = seconds[rounds // 2 :]
+    return len(measured) * samples * _EPOCHS / sum(measured)
 
-    def bare_round() -> None:
+
+def train_bare(federation: "Federation", device: str, rounds: int) -> list[float]:
+    """Return the seconds of each round of a training loop as it is usually written."""
+    import torch
+
+    from eunoe.models.mlp import MLP
+
+    net = MLP((64,), 10).to(device)
+    train, seconds = federation.data.train, []
+    rows = [torch.from_numpy(federation.rows(client)) for client in range(_CLIENTS)]
+    clients = [(train.tensor[own].to(device), train.y[own].to(device)) for own in rows]
+    for _ in range(rounds):
+        began = time.perf_counter()
         start = {name: value.clone() for name, value in net.state_dict().items()}
-        for inputs, labels in clients:
+        for x, y in clients:
             net.load_state_dict(start)
             optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
             for _ in range(_EPOCHS):
-                for batch in torch.split(torch.randperm(len(inputs)), _BATCH):
+                for batch in torch.split(torch.randperm(len(y)), _BATCH):
                     optimizer.zero_grad()
-                    loss = torch.nn.functional.cross_entropy(net(inputs[batch]), labels[batch])
+                    loss = torch.nn.functional.cross_entropy(net(x[batch]), y[batch])
                     torch.autograd.backward(loss)
                     optimizer.step()
         # The copy waits for the device.
-        simulation.model.parameters.cpu()
-
-    def speed_of(train: Callable[[], object]) -> float:
-        for _ in range(_FIRST_ROUNDS):
-            train()
-        began, rounds = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds:
-            train()
-            rounds += 1
-        return rounds * samples * _EPOCHS / (time.perf_counter() - began)
-
-    if name == _BARE:
-        return speed_of(bare_round)
-    state = start_state(simulation)
-    with tempfile.TemporaryDirectory() as folder:
-        states = ClientStates(Path(folder), device=simulation.model.device)
-        with make_engine(config, simulation, states) as engine:
-            return speed_of(lambda: run_round(simulation, engine, state))
+        next(net.parameters()).detach().cpu()
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def advice(machine: "Machine") -> list[str]:

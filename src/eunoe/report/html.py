@@ -55,13 +55,11 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
             f'<output id="round-{name}" for="slider-{name}">{now}</output>'
             f'<button type="button" id="play-{name}">Play</button></div>'
         )
-    text = escape(figure.text)
     html = (
         f'<figure id="{name}" class="{"wide" if figure.wide else "single"}">'
         f"<figcaption><h3>{escape(figure.title)}</h3><p>{escape(figure.caption)}</p></figcaption>{slider}"
-        f'<div class="chart" id="chart-{name}" role="img" aria-label="{text}"></div>'
-        f'<div class="paper" id="paper-{name}" aria-hidden="true"></div>'
-        f"<noscript><p>{text}</p></noscript></figure>"
+        f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(figure.text)}"></div>'
+        f'<div class="paper" id="paper-{name}" aria-hidden="true"></div></figure>'
     )
     return html, {"name": name, "spec": spec, "rounds": rounds}
 

@@ -43,7 +43,6 @@ def _gains_by_setting(board: Leaderboard) -> Figure:
         "Gain in each setting",
         "Mean difference to tuned FedAvg in points of test accuracy, on the same seeds.",
         chart,
-        f"Gains over FedAvg by setting. {order[0]} has the largest mean gain.",
         name="gains",
         section="By setting",
     )
@@ -75,7 +74,6 @@ def _accuracy_and_forgetting(board: Leaderboard) -> Figure:
         "Accuracy against forgetting and cost",
         "Means over all settings and seeds. Larger circles send more bytes than FedAvg.",
         chart,
-        "Gain over FedAvg against round forgetting of each entry; larger circles send more bytes.",
         name="tradeoff",
         section="Trade-off",
     )

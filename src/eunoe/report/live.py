@@ -93,7 +93,7 @@ def describe_progress(folder: Path, config: Config) -> list[str]:
     dropped = [str(each["client"]) for each in last.get("dropped", ())]
     return [
         f"{last['round']} of {config.rounds}",
-        f"{left // 60:.0f}:{left % 60:02.0f}" if seconds else "unknown",
+        "unknown" if not seconds else f"{left / 60:.0f} min" if left > 90 else f"{left:.0f} s",
         f"{len(dropped)}: clients {join_names(dropped, MOST_CLIENTS)}" if dropped else "none",
         f"clients {join_names(training, MOST_CLIENTS)}" if training else "unknown",
     ]

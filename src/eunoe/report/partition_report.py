@@ -45,5 +45,5 @@ def number_lines(
 def write_partition_report(path: Path, title: str, notes: str, table: Table, chart: Any) -> Path:
     """Write the statistics of each partition and their figure as one HTML file and return its path."""
     caption = "Move the pointer over a bar for its numbers."
-    figure = Figure(title, caption, chart, chart.description, name="partition", section="Class shares")
+    figure = Figure(title, caption, chart, name="partition", section="Class shares")
     return write_table_page(path, "Partition", title, notes, replace(table, note=NOTE), [figure])

@@ -16,11 +16,14 @@
     document.getElementById("theme").textContent = theme === "dark" ? "Light" : "Dark";
   };
 
-  // On a narrow screen the names of runs are stacked and truncated to its width.
-  const narrow = (node, width) => {
+  // The names of runs share the width of a legend; on a narrow screen they are stacked.
+  const fitLegends = (node, width) => {
     if (!node || typeof node !== "object") return;
-    if ("labelLimit" in node && node.orient === "top") Object.assign(node, { columns: 1, labelLimit: width - 110 });
-    Object.values(node).forEach((inner) => narrow(inner, width));
+    if ("labelLimit" in node && node.orient === "top") {
+      if (width < 480) node.columns = 1;
+      node.labelLimit = (width - 110) / node.columns;
+    }
+    Object.values(node).forEach((inner) => fitLegends(inner, width));
   };
 
   const units = (spec) => (spec.concat ?? spec.layer ?? []).flatMap(units).concat(spec.mark ? [spec] : []);
@@ -75,10 +78,8 @@
   const fit = (figure, width) => {
     const spec = structuredClone(figure.spec);
     interact(spec);
-    if (width < 480) {
-      narrow(spec, width);
-      spec.config = { title: { limit: width - 60 } };
-    }
+    fitLegends(spec, width);
+    if (width < 480) spec.config = { title: { limit: width - 60 } };
     if (spec.facet) {
       spec.spec.width = Math.max(200, (width - 60) / spec.columns - 90);
       return spec;

@@ -67,7 +67,7 @@ def finding(first: Arm, arms: Sequence[Arm], task: type[Task]) -> str:
         seeds = (
             f"mean ± deviation over {count} seeds" if count > 1 else "one seed, so its uncertainty is unknown"
         )
-        why = " No other run has the same seeds, two at least, so no difference can be told from chance."
+        why = " A difference between runs needs two seeds that both have."
         return (
             f"{first.title} has {task.title} {number} ({seeds}) and loses {lost} per round and "
             f"{task.unit}.{why if others else ''}"
@@ -115,10 +115,14 @@ def main_table(groups: Groups, first: Arm, arms: Sequence[Arm], task: type[Task]
     ]
     headings = ["run", *(column.title for column in shown)]
     cells = [[_cell(arm, first, column) for column in shown] for arm in arms]
-    for heading, column in (_rounds(groups, first, task), _megabytes(arms)):
-        if heading:
-            headings.append(heading)
-            cells = [[*row, escape(cell)] for row, cell in zip(cells, column, strict=True)]
+    heading, rounds = rounds_to(groups, first.mean(task.metric))
+    if np.isfinite(first.mean(task.metric)) and set(rounds) != {"1"} and same_data(groups):
+        headings.append(heading)
+        cells = [[*row, cell] for row, cell in zip(cells, rounds, strict=True)]
+    amounts = [arm.mean("up") + arm.mean("down") for arm in arms]
+    if any(amount > 0 for amount in amounts):
+        headings.append("MB a round")
+        cells = [[*row, mean_std([amount], 3)] for row, amount in zip(cells, amounts, strict=True)]
     rows = []
     for index, (arm, row) in enumerate(zip(arms, cells, strict=True)):
         colors = (palette[index % len(palette)] for palette in (theme.PALETTE, theme.DARK_PALETTE))
@@ -129,33 +133,29 @@ def main_table(groups: Groups, first: Arm, arms: Sequence[Arm], task: type[Task]
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     spread = "Mean ± standard deviation over seeds. " if len(first.seeds) > 1 else ""
     bold = f"Bold: better than {first.title} on the same seeds, by the paired {LEVEL:.0%} interval. "
-    note = spread + bold * (len(arms) > 1) + "Forgetting: mean of all rounds."
+    comparable = any(np.isfinite(gain(arm, first, task.metric).mean) for arm in arms)
+    note = spread + bold * comparable + "Forgetting: mean of all rounds."
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f'<div class="settings scroll right">{table}</div><p><small>{escape(note)}</small></p>'
 
 
 def _cell(arm: Arm, first: Arm, column: Column) -> str:
-    difference, text = gain(arm, first, column.metric), escape(arm.cell(column))
+    # On a narrow screen the deviation is below the mean.
+    mean, sign, spread = escape(arm.cell(column)).partition(" ± ")
+    text = f"{mean} <span>± {spread}</span>" if sign else mean
+    difference = gain(arm, first, column.metric)
     better = difference.negative if column.metric in LOST else difference.positive
     return f"<strong>{text}</strong>" if better else text
 
 
-def _rounds(groups: Groups, first: Arm, task: type[Task]) -> tuple[str, list[str]]:
-    """Return the rounds until each mean curve reaches the first run's end; none if all start there."""
-    target, column = first.mean(task.metric), []
+def rounds_to(groups: Groups, target: float) -> tuple[str, list[str]]:
+    """Return a heading, and for each group the round in which its mean curve reaches the target."""
+    column = []
     for runs in groups.values():
         curve = mean_curve(runs, main_metric)
         reached = curve.rounds[curve.mean >= target]
         column.append(str(reached[0]) if len(reached) else "never")
-    useful = np.isfinite(target) and len(set(column) | {"1"}) > 1 and same_data(groups)
-    return (f"rounds to {target:.3f}" if useful else ""), column
-
-
-def _megabytes(arms: Sequence[Arm]) -> tuple[str, list[str]]:
-    """Return the traffic of a round in both directions."""
-    amounts = [arm.mean("up") + arm.mean("down") for arm in arms]
-    useful = any(np.isfinite(amount) and amount > 0 for amount in amounts)
-    return ("MB a round" if useful else ""), [mean_std([amount], 3) for amount in amounts]
+    return f"rounds to {target:.3f}", column
 
 
 def same_data(groups: Groups) -> bool:

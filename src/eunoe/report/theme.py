@@ -12,6 +12,8 @@ from eunoe.text import fill_template
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FAC", "#8C6D31")
 DARK_PALETTE = ("#56B4E9", "#F0803C", "#2FBF98", "#E39AC4", "#F0B840", "#3D8FD1", "#A79BD8", "#C2A15E")
+# Of steps of a round and directions of traffic, which are no runs; they suit a light and a dark page.
+STEP_COLORS = ("#8a6fb0", "#b08a2e", "#7d8790", "#5f9ea0")
 # From gained to forgotten.
 DIVERGING = ("#2166ac", "#92b9d8", "#f4f4f2", "#f0b27a", "#d9730d")
 DARK_DIVERGING = ("#2166ac", "#35506f", "#26292f", "#8a5320", "#d9730d")

@@ -26,7 +26,7 @@ def test_a_remedy_has_a_line_and_a_point_however_far_its_seeds_came() -> None:
     assert points["wsm"]["forgetting"] == 0.1
     assert [points[name]["rounds"] for name in ("wsm", "fedavg")] == [2, 1]
     curves, scatter = search_figures(runs)
-    assert "wsm came furthest, at 50.0% after 2 rounds." in curves.text
+    assert "wsm,1,0.3" in str(curves.chart.to_dict())
     assert "fedavg,1,0.3" in str(scatter.chart.to_dict())
     assert search_figures([made_up("empty", [])]) == []
 
@@ -42,7 +42,15 @@ def test_a_run_that_averages_is_shown_by_both_of_its_models() -> None:
 def test_only_the_best_of_those_that_came_furthest_have_a_color() -> None:
     runs = [made_up(f"remedy {number}", [0.1, 0.1 * number]) for number in range(9)]
     curves, _ = search_figures([*runs, made_up("soon", [0.99])])
-    text = str(curves.chart.to_dict())
-    scale = curves.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]
-    assert scale["domain"] == [*(f"remedy {number}" for number in (8, 7, 6, 5, 4, 3)), "stopped earlier"]
-    assert "soon,1,0.99" in text
+    spec = curves.chart.to_dict()
+    others, named = spec["layer"]
+    assert others["encoding"]["color"] == {"value": "#8c8c8c"}
+    best = [f"remedy {number}" for number in (8, 7, 6, 5, 4, 3)]
+    assert named["encoding"]["color"]["scale"]["domain"] == best
+    assert "soon,1,0.99" in spec["datasets"][others["data"]["name"]]
+
+
+def test_a_remedy_has_the_color_of_its_runs_in_the_report() -> None:
+    curves, _ = search_figures([made_up("wsm", [0.2, 0.9]), made_up("fedavg", [0.2, 0.3])], ["fedavg", "wsm"])
+    (named,) = curves.chart.to_dict()["layer"]
+    assert named["encoding"]["color"]["scale"]["domain"] == ["fedavg", "wsm"]

@@ -59,17 +59,21 @@ class Display:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its title, its caption, and the text for readers who cannot see it."""
+    """A chart with its title and caption, which are also its text for readers who cannot see it."""
 
     title: str
     caption: str
     chart: Any
-    text: str
     wide: bool = True
     name: str = ""
     section: str = ""
     # The round of each position of the slider, if there is one.
     rounds: Sequence[int] = ()
+
+    @property
+    def text(self) -> str:
+        """The text alternative of the chart."""
+        return f"{self.title}. {self.caption}"
 
 
 class Kind(NamedTuple):
@@ -127,11 +131,6 @@ def mean_of(rows: Sequence[Row], field: str) -> float:
 def over_rounds(rows: Sequence[Row]) -> bool:
     """Return whether rows are of several rounds: a line shows nothing of one."""
     return len({row["round"] for row in rows}) > 1
-
-
-def describe_runs(rows: Sequence[Row], describe: Callable[[list[Row]], str]) -> str:
-    """Describe the rows of each run, for the text alternative of a figure."""
-    return "; ".join(f"{label} {describe(own)}" for label, own in by_run(rows).items())
 
 
 def capitalize(text: str) -> str:

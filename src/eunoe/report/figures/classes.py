@@ -48,17 +48,12 @@ def draw_per_class(rows: Sequence[Row], display: Display) -> Figure:
             tooltip=["run:N", "round:Q", *display.unit_tips()],
         )
 
-    def describe(own: list[Row]) -> str:
-        low = min((row for row in own if row["round"] == own[-1]["round"]), key=lambda row: row["accuracy"])
-        return f"ends with {low['accuracy']:.1%} on {task.unit} {low['class']}, its lowest"
-
-    ends = charts.describe_runs(rows, describe)
+    most = f" At most {theme.MOST_CLASSES} {task.units} are shown: those that lose most per round."
     return Figure(
         f"{charts.capitalize(task.unit_metric)} of each {task.unit}",
-        f"Global model; a dark cell right of a bright one is a {task.unit} forgotten. Of more than "
-        f"{theme.MOST_CLASSES} {task.units}, those that lose most per round are shown.",
+        f"Global model; a dark cell right of a bright one is a {task.unit} forgotten."
+        + most * (len(names) >= theme.MOST_CLASSES),
         charts.panel_per_run(rows, panel, height=max(theme.PANEL, 9 * len(names))),
-        f"Heat map of {task.unit_metric} per {task.unit} over rounds. {ends}.",
     )
 
 
@@ -106,14 +101,12 @@ def draw_local_models(rows: Sequence[Row], display: Display) -> Figure:
 
     chart = charts.panel_per_run(rows, panel, width=1.3 * theme.PANEL, height=alt.Step(17))
     chart = chart.add_params(charts.round_slider(rows)).resolve_scale(x="independent", y="independent")
-    what = f"{task.unit_metric} per {task.unit} of the model at the start of a round, of each client's model "
-    what += "after local training and of the global model"
     return Figure(
         "From the start model to local models to the global model",
-        f"{charts.capitalize(what)}. Dark rows between bright ones are local forgetting. A dot marks a "
-        f"{task.unit} that the client has data of.",
+        f"{charts.capitalize(task.unit_metric)} per {task.unit} of the model at the start of a round, of "
+        "each client's model after local training and of the global model. Dark rows between bright ones "
+        f"are local forgetting. A dot marks a {task.unit} that the client has data of.",
         chart,
-        f"Heat map of {what}, for {', '.join(charts.by_run(rows))}.",
     )
 
 
@@ -171,12 +164,11 @@ def draw_one_client(rows: Sequence[Row], display: Display) -> Figure:
         ),
         held.properties(width=0.8 * theme.PANEL, height=height, title="label counts"),
     ]
-    what = f"per {task.unit} of its model after each participation, beside its label counts."
     return Figure(
         one_client_title(rows, display),
-        f"The client that took part most often in the first run: {task.unit_metric} {what}",
+        f"The client that took part most often in the first run: {task.unit_metric} per {task.unit} of its "
+        "model after each participation, beside its label counts.",
         charts.side_by_side(panels, rows),
-        f"Heat map for client {client}: {task.unit_metric} {what}",
     )
 
 

@@ -103,23 +103,12 @@ def draw_matrices(rows: Sequence[Row], display: Display) -> Figure:
     chart = chart.add_params(charts.round_slider(rows)).resolve_scale(
         color="independent", x="independent", y="independent"
     )
-    start = charts.slider_start(rows)
-    means = [row for row in rows if row["probe"] == start and row["data"] == MEAN]
-    text = (
-        f"Heat maps of the {metric} of each client's model (rows) on each client's data (columns), before "
-        "and after local training, and the difference. Mean forgotten on other clients' data in round "
-        f"{charts.slider_rounds(rows)[start]}: {charts.describe_runs(means, _mean_lost)}."
-    )
     caption = (
         "Rows are clients' models, columns are clients' data; a client's own data are outlined. The last "
         "column, F_k, is the mean over all other clients' data, including those not shown. All runs share "
         "one color scale."
     )
-    return Figure(title(rows), caption, chart, text)
-
-
-def _mean_lost(rows: Sequence[Row]) -> str:
-    return as_points(charts.mean_of(rows, "lost"))
+    return Figure(title(rows), caption, chart)
 
 
 def _column_axis(columns: int) -> alt.Axis:
@@ -182,13 +171,10 @@ def draw_means(rows: Sequence[Row], display: Display) -> Figure:
         color,
         tooltip=["run:N", "round:Q", charts.tip("mean(lost)", "mean forgotten")],
     )
-    words = charts.describe_runs(charts.after_first_round(rows), _mean_lost)
-    text = f"Scatter plot of the {metric} on other clients' data that local training loses, mean: {words}."
     return Figure(
         "Forgetting between clients over the rounds",
         f"A dot per client's model: {metric} lost on other clients' data (F_k). The line is the mean.",
         alt.layer(dots, means),
-        text,
         wide=False,
     )
 

@@ -13,8 +13,18 @@ from eunoe.metrics import forgetting
 from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, group_by_label, probe_means, thin
-from eunoe.report.theme import HEIGHT, MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL, WIDTH
+from eunoe.report.theme import HEIGHT, MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL, STEP_COLORS, WIDTH
 from eunoe.store.run_records import Record, RunRecords, numbers
+
+# Title and caption of the panel of each number.
+DRIFT_PANELS = {
+    "start": ("distance from the start model", "mean distance from the start model"),
+    "apart": ("distance from each other", "root mean square distance between two clients"),
+    "cosine": (
+        "cosine between updates",
+        "mean cosine between two clients' updates (1: same direction, 0: unrelated)",
+    ),
+}
 
 
 def probability_rows(runs: Sequence[RunRecords]) -> list[Row]:
@@ -63,12 +73,10 @@ def draw_probability(rows: Sequence[Row], display: Display) -> Figure:
         display.run_color(rows, symbol="circle"),
         tooltip=tips,
     )
-    text = f"Scatter plot of a local model's mean probability of a {unit} against its labels of that {unit}."
     return Figure(
         probability_title(rows, display),
         f"Mean output probability of a {unit} on the public data, per local model, by its label count.",
         chart.properties(width=WIDTH, height=HEIGHT),
-        text,
         wide=False,
     )
 
@@ -88,28 +96,22 @@ def _measure(probe: Record) -> list[float]:
 
 def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a panel per number."""
-    panels = []
-    fields = {"start": "distance from the start model", "apart": "distance from each other"}
-    fields["cosine"] = "cosine between updates"
     # A round of one client has no distances between clients.
-    fields = {field: title for field, title in fields.items() if not np.isnan(rows[-1][field])}
-    for field, title in fields.items():
+    fields = [field for field in DRIFT_PANELS if not np.isnan(rows[-1][field])]
+    panels, captions, width = [], [], PANEL if len(fields) > 1 else 2 * PANEL
+    for field in fields:
+        title, caption = DRIFT_PANELS[field]
         base = alt.Chart().transform_filter(f"isValid(datum.{field})")
         height = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True))
         base = base.encode(charts.round_axis(), height, display.run_color(rows))
         tips = ["run:N", "round:Q", charts.tip(field, title, ".3f")]
         panel = charts.line(base, tips)
-        panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
-    ends = charts.describe_runs(
-        rows,
-        lambda own: ", ".join(f"{title} {own[-1][field]:.2f}" for field, title in fields.items()),
-    )
+        panels.append(panel.properties(width=width, height=PANEL, title=title))
+        captions.append(caption)
     return Figure(
-        "Drift of local models, and agreement of their updates",
-        "Mean distance from the start model, root mean square distance between two clients, mean cosine "
-        "between two clients' updates (1: same direction, 0: unrelated).",
+        "Drift of local models",
+        f"{charts.capitalize(', '.join(captions))}.",
         charts.side_by_side(panels, rows, columns=len(panels)),
-        f"Line charts of drift; in the last probed round {ends}.",
     )
 
 
@@ -140,21 +142,13 @@ def draw_client(rows: Sequence[Row], display: Display) -> Figure:
         display.run_color(rows),
         tooltip=tips,
     )
-    worst, name = (min, "lowest") if share else (max, "highest")
-
-    def describe(own: list[Row]) -> str:
-        row = worst(own, key=lambda row: float(row["accuracy"]))
-        return f"has its {name} for {row['client']} with {row['accuracy']:{form}}"
-
     first = [row["accuracy"] for row in rows if row["run"] == rows[0]["run"]]
     low, high = (f"{value:{'.0%' if share else '.2f'}}" for value in (min(first), max(first)))
-    text = f"of each client on its own test data; {charts.describe_runs(rows, describe)}."
     return Figure(
         f"Clients' {metric} on their own test data: {low} to {high} with {rows[0]['run']}",
         "A dot per run: mean of the last rounds and of the seeds. If `local` is among the runs, it shows "
         "what a client reaches alone.",
         chart.properties(width=1.6 * PANEL, height=alt.Step(18)),
-        f"{charts.capitalize(metric)} {text}",
     )
 
 
@@ -184,32 +178,29 @@ def _costs(run: RunRecords) -> Iterator[tuple[str, str, float]]:
 
 def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
     """Draw bars per run, split by kind."""
-    panels, words = [], []
-    for unit, form in (("seconds", ",.1f"), ("bytes", ".3s")):
+    panels = []
+    for unit, form, axis in (("seconds", ",.1f", ","), ("bytes", ".3s", "~s")):
         costs = [row for row in rows if row["unit"] == unit]
         if not costs:
             continue
         kinds = list(dict.fromkeys(row["kind"] for row in costs))
         chart = alt.Chart().transform_filter(f"datum.unit === '{unit}'").mark_bar()
         chart = chart.encode(
-            alt.X("amount:Q", title=unit, axis=alt.Axis(format="~s", tickCount=5)),
-            alt.Y("run:N", sort=list(charts.by_run(rows)), title=None, axis=alt.Axis(labelLimit=160)),
+            alt.X("amount:Q", title=unit, axis=alt.Axis(format=axis, tickCount=5)),
+            alt.Y("run:N", sort=list(charts.by_run(rows)), title=None, axis=alt.Axis(labelLimit=200)),
             alt.Color(
                 "kind:N",
-                scale=alt.Scale(domain=kinds, range="category"),
+                scale=alt.Scale(domain=kinds, range=STEP_COLORS[: len(kinds)]),
                 legend=alt.Legend(title=None, orient="top"),
             ),
             tooltip=["run:N", "kind:N", charts.tip("amount", unit, form)],
         )
         panels.append(chart.properties(width=1.3 * PANEL, height=alt.Step(26), title=f"{unit}, whole run"))
-        total = charts.describe_runs(costs, lambda own: f"{sum(row['amount'] for row in own):,.0f}")
-        words.append(f"{unit}: {total}")
     chart = charts.side_by_side(panels, rows, columns=2).resolve_scale(color="independent")
     return Figure(
         "Time and traffic",
         "Seconds by step and bytes by direction of the whole run, mean over seeds.",
         chart,
-        f"Bars of the costs of each run: {'; '.join(words)}.",
     )
 
 

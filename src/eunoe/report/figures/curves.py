@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.analysis.statistics import as_points, deviation, mean
+from eunoe.analysis.statistics import deviation, mean
 from eunoe.analysis.summary import phase_starts
 from eunoe.core.tasks import Classification, Regression
 from eunoe.metrics import forgetting
@@ -93,18 +93,12 @@ def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
     window = rows[0]["window"]
     axis = f"{metric} lost" if window == 1 else f"{metric} lost, mean of {window} rounds"
 
-    def describe(own: list[Row]) -> str:
-        mean = forgetting.mean_over_rounds([row["mean"] for row in own], [row["round"] for row in own])
-        return f"loses {as_points(mean)} per round on average"
-
-    text = f"Line chart of round forgetting. {charts.describe_runs(rows, describe)}."
     chart = charts.band_and_line(rows, display, axis, zero=True)
     caption = f"F_t: the mean over {units} of the {metric} lost since the previous round; gains count as 0."
     return Figure(
         f"Round forgetting: {metric} lost since the previous round",
         BAND * charts.has_band(rows) + caption,
         chart,
-        text,
         wide=False,
     )
 
@@ -130,17 +124,12 @@ def draw_distribution(rows: Sequence[Row], display: Display) -> Figure:
     )
     tips = ["run:N", charts.tip("lost", "lost at most"), charts.tip("share", "fraction of rounds", ".0%")]
 
-    def describe(own: list[Row]) -> str:
-        median = next(row["lost"] for row in own if row["share"] >= 0.5)
-        return f"loses at most {as_points(median)} in half of the rounds"
-
     chart = alt.layer(base.mark_line(interpolate="step-after"), charts.hover_points(base, tips))
     return Figure(
         "Distribution of round forgetting",
         "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis: the further "
         "left a line rises, the less is forgotten.",
         chart,
-        f"Distribution of round forgetting: {charts.describe_runs(rows, describe)}.",
         wide=False,
     )
 
@@ -194,18 +183,11 @@ def draw_phases(rows: Sequence[Row], display: Display) -> Figure:
             tooltip=tips,
         )
 
-    last = max(row["phase"] for row in rows)
-    ends = [
-        f"{row['run']} has {row['accuracy']:.1%} in the last phase ({row['part']})"
-        for row in rows
-        if row["phase"] == last and row["part"] in (PARTS["past"], PARTS["end"])
-    ]
     return Figure(
         f"Cost of each phase in {metric}",
         "Global model, mean over seeds. For a stream of classes: at the end of each phase, on classes of "
         "earlier phases and on those of the phase. For other streams: before, in and at the end of each.",
         charts.panel_per_run(rows, panel).resolve_scale(xOffset="independent"),
-        f"Bars of {metric} by phase. {'; '.join(ends)}.",
     )
 
 
@@ -218,11 +200,8 @@ def _draw(
     share: bool = False,
     zero: bool = False,
 ) -> Figure:
-    form = ".1%" if share else ".4g"
-    ends = charts.describe_runs(rows, lambda own: f"ends at {own[-1]['mean']:{form}}")
     chart = charts.band_and_line(rows, display, metric, zero, share)
-    caption = BAND * charts.has_band(rows) + caption
-    return Figure(title, caption, chart, f"Line chart of {metric} over rounds. {ends}.", wide=False)
+    return Figure(title, BAND * charts.has_band(rows) + caption, chart, wide=False)
 
 
 ACCURACY = Kind("accuracy", metric_rows, draw_metric, charts.over_rounds)

@@ -46,7 +46,6 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
         f"{capitalize(task.unit)} mix of each client: few colors mean few {task.units} to learn from",
         f"Share of each {task.unit} in the train labels of the first clients.",
         chart,
-        chart.description,
     )
 
 

@@ -1,6 +1,6 @@
 """The search of a cure: main metric of each remedy over the rounds, and against forgetting."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
@@ -10,71 +10,78 @@ from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure
 from eunoe.report.figures.curves import main_metric
 from eunoe.report.figures.series import Row, band_rows, group_by_label
-from eunoe.report.theme import HEIGHT, PALETTE, WIDTH
+from eunoe.report.theme import HEIGHT, WIDTH
 from eunoe.store.run_records import RunRecords, relabel, with_averaging, without_averaging
 
 SECTION = "The search"
 GRAY = "#8c8c8c"
 # Remedies with a color; the others are gray and named in tooltips.
 MOST_NAMED = 6
-STOPPED = "stopped earlier"
 
 
-def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
-    """Draw the figures of a search; its runs are distinguished by title, and some stopped early."""
+def search_figures(runs: Sequence[RunRecords], labels: Sequence[str] = ()) -> list[Figure]:
+    """Draw the figures of a search; its runs are distinguished by title, and some stopped early.
+
+    Runs with one of these labels have the color that they have in the other figures of the report.
+    """
     remedies = [variant for run in runs if len(run.measured) for variant in both_models(run)]
     if not remedies:
         return []
-    metric = Display.of(remedies).task.title
+    display = Display(Display.of(remedies).task, labels)
+    metric = display.task.title
     points = sorted(final_points(remedies), key=lambda row: (-row["rounds"], -row["accuracy"]))
-    first = points[0]
-    best = [row["run"] for row in points if row["rounds"] == first["rounds"]][:MOST_NAMED]
-    domain = [*best, *([STOPPED] if len(points) > len(best) else [])]
-    scale = alt.Scale(domain=domain, range=[*PALETTE[: len(best)], GRAY][: len(domain)])
-    key = alt.Legend(title=None, orient="top", columns=2, labelLimit=WIDTH, symbolOpacity=1)
-    color = alt.Color("shown:N", scale=scale, legend=key, sort=domain)
-    faint = alt.condition(f"datum.shown === '{STOPPED}'", alt.value(0.45), alt.value(1.0))
+    best = [row["run"] for row in points if row["rounds"] == points[0]["rounds"]][:MOST_NAMED]
 
-    def chart(rows: Sequence[Row], height: str) -> Any:
-        # The best come last, so that they are drawn over the others.
-        ranked = sorted(rows, key=lambda row: row["run"] in best)
-        shown = [{**row, "shown": row["run"] if row["run"] in best else STOPPED} for row in ranked]
+    def figure(
+        name: str,
+        title: str,
+        caption: str,
+        rows: Sequence[Row],
+        height: str,
+        mark: Callable[[Any], Any],
+        symbol: str,
+    ) -> Figure:
         axis = alt.Y(height, title=f"validation {metric}", axis=charts.PERCENT, scale=alt.Scale(zero=False))
-        return alt.Chart(charts.table(shown)).encode(axis, color)
-
-    def figure(name: str, title: str, caption: str, drawn: Any, what: str) -> Figure:
-        end = f"{first['accuracy']:.1%} after {first['rounds']} rounds"
-        text = f"{what}. {first['run']} came furthest, at {end}."
-        drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT)
-        return Figure(title, caption, drawn, text, name=name, section=SECTION)
-
-    base = chart(band_rows(remedies, main_metric), "mean:Q").encode(charts.round_axis(), detail="run:N")
-    tips = ["run:N", "round:Q", charts.tip("mean", metric)]
-    lines = alt.layer(base.mark_line(point=True).encode(opacity=faint), charts.hover_points(base, tips))
-    scatter = (
-        chart(points, "accuracy:Q")
-        .mark_point(filled=True, size=90)
-        .encode(
-            alt.X("forgetting:Q", title="round forgetting", axis=charts.PERCENT),
-            opacity=faint,
-            tooltip=["run:N", "rounds:Q", charts.tip("accuracy", metric), charts.tip("forgetting")],
+        # In order of rank, as in the legend.
+        named = [row for run in best for row in rows if row["run"] == run]
+        others = [row for row in rows if row["run"] not in best]
+        gray = mark(
+            alt.Chart(charts.table(others)).encode(axis, color=alt.value(GRAY), opacity=alt.value(0.45))
         )
-    )
+        colored = mark(alt.Chart(charts.table(named)).encode(axis, display.run_color(named, symbol)))
+        drawn = alt.layer(*([gray] if others else []), colored)
+        drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT)
+        caption += " Gray: other remedies." if others else ""
+        return Figure(title, caption, drawn, name=name, section=SECTION)
+
+    def lines(base: Any) -> Any:
+        tips = ["run:N", "round:Q", charts.tip("mean", metric)]
+        return base.mark_line(point=True).encode(charts.round_axis(), detail="run:N", tooltip=tips)
+
+    def scatter(base: Any) -> Any:
+        forgetting = alt.X("forgetting:Q", title="round forgetting", axis=charts.PERCENT)
+        tips = ["run:N", "rounds:Q", charts.tip("accuracy", metric), charts.tip("forgetting")]
+        return base.mark_point(filled=True, size=90).encode(forgetting, tooltip=tips)
+
     return [
         figure(
             "search-curves",
             "Progress of each remedy on the search seeds",
             f"Validation {metric}, mean over the search seeds. A line ends where the remedy was stopped.",
+            band_rows(remedies, main_metric),
+            "mean:Q",
             lines,
-            f"Line chart of {metric} over rounds",
+            "stroke",
         ),
         figure(
             "search-front",
             f"{charts.capitalize(metric)} against forgetting",
             "The best are at the upper left. A point per remedy, at its last round. An average of models "
             "forgets little by construction.",
+            points,
+            "accuracy:Q",
             scatter,
-            f"Scatter plot of {metric} against forgetting",
+            "circle",
         ),
     ]
 

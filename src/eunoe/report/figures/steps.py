@@ -10,7 +10,7 @@ from eunoe.metrics import forgetting
 from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, group_by_label, probe_means, thin
-from eunoe.report.theme import MOST_POINTS, PANEL
+from eunoe.report.theme import MOST_POINTS, PANEL, STEP_COLORS
 from eunoe.store.run_records import Record, RunRecords, numbers
 
 LOCAL, AGGREGATION = "local training", "aggregation"
@@ -33,43 +33,11 @@ def _measure(probe: Record) -> tuple[float, float, float, float]:
     return local, lost.local, aggregation, lost.aggregation
 
 
-def step_means(rows: Sequence[Row], step: str, field: str) -> dict[str, float]:
-    """Return the mean of a field over the rounds after the first, for one step of each run, in points."""
-    groups = charts.by_run([row for row in charts.after_first_round(rows) if row["step"] == step])
-    return {label: 100 * charts.mean_of(own, field) for label, own in groups.items()}
-
-
-def _describe(rows: Sequence[Row], field: str, form: str) -> str:
-    local, aggregation = (step_means(rows, step, field) for step in (LOCAL, AGGREGATION))
-    return "; ".join(
-        f"{label}: local training {local[label]:{form}} points, aggregation {aggregation[label]:{form}}"
-        for label in local
-    )
-
-
-def signed_title(rows: Sequence[Row], display: Display) -> str:
-    """State what each step does to the accuracy, mean over the rounds, if it is the same in all runs."""
-    metric = display.task.unit_metric
-
-    def effect(step: str) -> str:
-        lost = step_means(rows, step, "signed").values()
-        if all(points > 0.05 for points in lost):
-            return f"loses {metric}"
-        if all(points < -0.05 for points in lost):
-            return f"restores {metric}" if step == AGGREGATION else f"gains {metric}"
-        return "changes little" if all(abs(points) <= 0.05 for points in lost) else "differs between runs"
-
-    local, aggregation = effect(LOCAL), effect(AGGREGATION)
-    if "differs" in local + aggregation:
-        return f"Change of {metric} by local training and by aggregation"
-    return f"Local training {local}, aggregation {aggregation}"
-
-
 def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the signed change of each step, losses above zero, one panel per run."""
     metric, values = display.task.unit_metric, [0.0, *(row["signed"] for row in rows)]
     tips = ["round:Q", "step:N", charts.tip("signed", "lost", "+.1%")]
-    steps = alt.Scale(domain=[AGGREGATION, LOCAL], range="category")
+    steps = alt.Scale(domain=[AGGREGATION, LOCAL], range=STEP_COLORS[:2])
     color = alt.Color("step:N", scale=steps, legend=alt.Legend(title=None, orient="top", symbolOpacity=1))
     axis, scale = alt.Axis(format="+%"), alt.Scale(domain=[min(values), max(values)])
     height = alt.Y("signed:Q", title=f"{metric} lost (+) or gained (−)", axis=axis, scale=scale, stack=None)
@@ -79,13 +47,11 @@ def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
         area, line = base.mark_area(opacity=0.25), base.mark_line(strokeWidth=1.5)
         return alt.layer(area, line, charts.hover_points(base, tips))
 
-    text = f"Change of {metric} per round, mean over rounds. {_describe(rows, 'signed', '+.1f')}."
     return Figure(
-        signed_title(rows, display),
+        f"Change of {metric} by local training and by aggregation",
         f"Signed change of {metric} in each step, mean over {display.task.units}. Both steps add up to "
         "the change of the round.",
         charts.panel_per_run(rows, panel),
-        text,
     )
 
 
@@ -103,13 +69,11 @@ def draw_lost(rows: Sequence[Row], display: Display) -> Figure:
         panel = charts.line(base, ["run:N", "round:Q", charts.tip("lost")])
         heading = alt.Title(step, subtitle=subtitle)
         panels.append(panel.properties(width=1.5 * PANEL, height=PANEL, title=heading))
-    text = f"Knowledge lost per round, mean over rounds. {_describe(rows, 'lost', '.1f')}."
     return Figure(
         "Knowledge lost in each step, not counting gains",
         f"L is the mean over clients and {units} of what the start model knew and a client's model does not. "
         f"G is the mean over {units} of what the best client's model knew and the global model does not.",
         charts.side_by_side(panels, rows),
-        text,
     )
 
 
@@ -158,19 +122,11 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
         ends = base.transform_filter(f"datum.model !== '{START_MODEL}'")
         return alt.layer(line, ends.mark_point(filled=True, size=26, opacity=0.9).encode(shape, tooltip=tips))
 
-    def describe(own: list[Row]) -> str:
-        local, aggregated = (
-            [row for row in own if row["model"] == model] for model in (LOCAL_MODELS, GLOBAL_MODEL)
-        )
-        return f"{charts.mean_of(local, 'loss'):.2f} and {charts.mean_of(aggregated, 'loss'):.2f}"
-
-    words = charts.describe_runs(rows, describe)
     return Figure(
         "Loss within each round",
         "High peaks are local models that drift from the global objective. Loss of the model at the start of "
         "a round, mean loss of the local models, loss of the global model.",
         charts.panel_per_run(rows, panel),
-        f"Mean loss of local models and of the global model: {words}.",
     )
 
 
