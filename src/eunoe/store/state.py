@@ -48,6 +48,5 @@ def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
     """
     reported = simulation.method.reported(run_state.server, run_state.weights)
     averaged = average_model(simulation.averaging, run_state.average, reported)
-    return (
-        averaged if simulation.private is None else simulation.private.put_mean(averaged, run_state.private)
-    )
+    private = simulation.private
+    return averaged if private is None else private.put_mean(averaged, run_state.private)
