@@ -57,10 +57,9 @@ class ByClient:
         local = [t for t, c in configs.items() if c.method.name == "local" and c.model.start_from is None]
         self.reference = local[0] if len(local) == 1 else next(iter(groups))
         self.others = [title for title in groups if title != self.reference]
-        private = [title for title, config in configs.items() if config.private is not None]
-        shared = [title for title in self.others if title not in private]
+        private = [title for title in self.others if configs[title].private is not None]
         self._pairs = [(title, self.reference) for title in self.others]
-        self._pairs += [(title, other) for title in private for other in shared]
+        self._pairs += [(title, other) for title in private for other in self.others if other not in private]
         self.samples = dict(
             sorted(
                 (self._key(run, client), size)
@@ -126,10 +125,10 @@ class ByClient:
             cells.append(student_interval(apart).cell(3) if len(apart) > 1 else f"{mean(apart):+.3f}")
         return cells
 
-    def _differences(self, title: str, reference: str, key: Key) -> list[float]:
+    def _differences(self, title: str, other: str, key: Key) -> list[float]:
         """Return the differences of an arm from another one by seed."""
-        values, others = self.arms[title][key], self.arms[reference][key]
-        return [values[seed] - others[seed] for seed in sorted(values.keys() & others.keys())]
+        values, reference = self.arms[title][key], self.arms[other][key]
+        return [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
 
     def _sentence(self, title: str, reference: str) -> str:
         neither = "have no significant difference" if self._several_seeds else "are the same"

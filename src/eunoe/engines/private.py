@@ -90,7 +90,7 @@ class PrivatePart:
         }
 
     def _mask(self, name: str, size: int) -> Tensor:
-        """Return which entries of a vector are private: of one as long as the model, its parameters."""
+        """Return which entries of a vector are private; one as long as the model is like its parameters."""
         mask = self.masks.get(name, self.masks["parameters"])
         return mask if len(mask) == size else torch.zeros(size, dtype=torch.bool)
 
