@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from eunoe.config.options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
+from eunoe.data.loading import load
 from eunoe.data.partitions.without_labels import Iid
+from eunoe.data.samples import DataSet
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
@@ -90,6 +93,17 @@ def random_federation(
     y = np.arange(count) % 10
     data = from_arrays(x, y, x[:10], y[:10], classes=10)
     return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
+
+
+@lru_cache
+def few_images(data_set: str = "mnist", images: int = 20_000, test_images: int = 5_000) -> DataSet:
+    """Return the first images of a data set, as `data` of a config."""
+    data = load(data_set)
+    parts = [
+        (part.tensor[:size].numpy(), part.y[:size].numpy())
+        for part, size in ((data.train, images), (data.test, test_images))
+    ]
+    return from_arrays(*parts[0], *parts[1], classes=data.classes, mean=data.mean, std=data.std)
 
 
 def mlp() -> nn.Module:

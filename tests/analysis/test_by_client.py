@@ -61,6 +61,27 @@ def test_the_clients_own_models_are_the_reference_wherever_they_stand() -> None:
     assert ByClient({"c": [central], "f": [made_up([[0.7] * 3])]}).reference == "c"
 
 
+def test_private_parameters_are_compared_with_the_global_model_local_and_fine_tuning() -> None:
+    tuned = {**NATURAL, "model": {"name": "mlp", "start_from": "/global.safetensors"}}
+    found = ByClient(
+        {
+            "global": [made_up([[0.5] * 3])],
+            "alone": [made_up([[0.6] * 3], method="local")],
+            "fine-tuned": [made_up([[0.7, 0.9, 0.7]], method="local", config=tuned)],
+            "own": [made_up([[0.8] * 3], config={**NATURAL, "private": "classifier"})],
+        }
+    )
+    assert found.reference == "alone"
+    own = [sentence for sentence in found.sentences() if sentence.startswith("own against")]
+    assert [sentence.split(",")[0] for sentence in own] == [
+        "own against alone",
+        "own against global",
+        "own against fine-tuned",
+    ]
+    assert "3 of 3 gain: client 2 (+30.0)" in own[1]
+    assert "2 of 3 gain: client 2 (+10.0), client 0 (+10.0); 1 of 3 lose: client 1 (-10.0)" in own[2]
+
+
 def test_seeds_are_paired_and_chance_is_said() -> None:
     """Client 0 gains .1 in every seed; client 1 gains .3 and loses .1, which proves nothing."""
     fed = [made_up([[0.6, 0.8, 0.5]], 0), made_up([[0.7, 0.4, 0.5]], 1)]

@@ -125,6 +125,16 @@ def test_head_epochs_train_the_private_part_first_and_then_the_rest(momentum: fl
     torch.testing.assert_close(update.weights.parameters[:3], shared)
 
 
+def test_the_first_step_of_adam_for_the_shared_part_is_as_long_as_any_first_step() -> None:
+    simulation = make(training={"epochs": 2, "head_epochs": 1, "optimizer": "adam"})
+    model = sent([0.3, 0.0, -0.1], [0.0, 0.0, 0.0])
+    update, state = train_one(simulation, 0, Broadcast(1, model), {})
+    length = torch.full((3,), LR).double()
+    moved = update.weights.parameters[:3] - model.parameters[:3]
+    torch.testing.assert_close(state["private parameters"].abs(), length, rtol=1e-5, atol=0)
+    torch.testing.assert_close(moved.abs(), length, rtol=1e-5, atol=0)
+
+
 def test_corrections_of_a_method_leave_the_private_part_alone() -> None:
     simulation = make(method="scaffold")
     control = torch.tensor([0.1, 0.2, 0.3, 0.0, 0.0, 0.0]).double()

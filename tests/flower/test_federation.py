@@ -124,10 +124,12 @@ def test_bits_are_those_of_the_serial_engine(tmp_path, method):
     assert_same(Federation(tmp_path / "flower", **METHODS[method]).serve(), serial)
 
 
+OWN = {"method": "scaffold", "private": "classifier", "probes": []}
+
+
 def test_private_parts_stay_on_the_nodes_and_train_as_on_the_serial_engine(tmp_path):
-    more = {"method": "scaffold", "private": "classifier", "probes": []}
-    serial = run(values(**more), out=tmp_path / "serial")
-    federation, sizes = Federation(tmp_path / "flower", **more), set()
+    serial = run(values(**OWN), out=tmp_path / "serial")
+    federation, sizes = Federation(tmp_path / "flower", **OWN), set()
 
     def watched(asked, message):
         if message.metadata.message_type != "train":
@@ -153,6 +155,16 @@ def test_private_parts_stay_on_the_nodes_and_train_as_on_the_serial_engine(tmp_p
         Federation(tmp_path / "mean", private=mean, probes=[]).serve()
 
 
+def test_nodes_evaluate_models_with_their_own_private_parts(tmp_path):
+    serial = run(values(**OWN), out=tmp_path / "serial")
+    federation = Federation(tmp_path / "flower", **OWN)
+    for node in federation.grid.nodes.values():
+        node["validate"] = True
+    done = federation.serve(**{"validate-on-clients": True})
+    for ours, theirs in zip(done.records, serial.records, strict=True):
+        assert ours["validation"]["accuracy"] == pytest.approx(theirs["validation"]["accuracy"])
+
+
 def test_inputs_of_several_fields(tmp_path):
     x, y = columns(120)
     inputs = from_arrays(x, y, x, y).train.x
@@ -170,8 +182,12 @@ def _calm(tmp_path):
     return run(values(**REMEMBERS), out=tmp_path / "serial")
 
 
-def test_a_killed_server_goes_on_with_the_same_bits(tmp_path, calm):
-    federation = Federation(tmp_path / "flower", **REMEMBERS)
+@pytest.mark.parametrize(
+    "more", [REMEMBERS, METHODS["stale updates"], OWN], ids=["state", "stale", "private"]
+)
+def test_a_killed_server_goes_on_with_the_same_bits(tmp_path, more):
+    calm = Federation(tmp_path / "calm", **more).serve()
+    federation = Federation(tmp_path / "flower", **more)
 
     class Killed(BaseException):
         pass

@@ -24,16 +24,17 @@ SETTINGS = [
     "method.name=tests.faults:Faulty",
     # Long enough for a signal to meet a round in its midst.
     "method.pause=0.02",
-    # What a client has not sent is lost or doubled if its state is.
-    "compress.name=topk",
-    "compress.share=0.2",
 ]
+# What a client has not sent is lost or doubled if its state is.
+COMPRESSED = ["compress.name=topk", "compress.share=0.2"]
+# Both are in the run state; the private parts are also in the clients' states.
+OWN_AND_STALE = ['private.names=["classifier"]', "private.start=mean", "staleness.max=2", "probes=[]"]
 
 
-def start(folder: Path, engine: str) -> subprocess.Popen[str]:
+def start(folder: Path, engine: str, options: list[str]) -> subprocess.Popen[str]:
     """Begin a run, or go on with it if it has begun."""
     begun = (folder / "config.toml").exists()
-    settings = [*SETTINGS, f"method.last_round={folder.with_name('last_round')}"]
+    settings = [*SETTINGS, *options, f"method.last_round={folder.with_name('last_round')}"]
     set_all = [part for setting in settings for part in ("--set", setting)]
     arguments = ["--resume", folder] if begun else ["--out", folder, "--engine", engine, *set_all]
     return subprocess.Popen(
@@ -45,10 +46,10 @@ def start(folder: Path, engine: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(folder: Path, engine: str) -> str:
+def finish(folder: Path, engine: str, options: list[str] = COMPRESSED) -> str:
     """Let a run finish; return its output."""
     allow(folder, ROUNDS)
-    process = start(folder, engine)
+    process = start(folder, engine, options)
     output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, output
     return output
@@ -64,10 +65,12 @@ def rounds_done(folder: Path) -> int:
     return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
-def stop(folder: Path, engine: str, after: int, delay: float, number: int) -> tuple[int, str]:
+def stop(
+    folder: Path, engine: str, after: int, delay: float, number: int, options: list[str] = COMPRESSED
+) -> tuple[int, str]:
     """Start a run and send it a signal some time after a round; return its exit code and output."""
     allow(folder, after + 2)
-    process = start(folder, engine)
+    process = start(folder, engine, options)
     until(lambda: rounds_done(folder) >= after or process.poll() is not None)
     time.sleep(delay)
     process.send_signal(number)
@@ -93,6 +96,17 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
         assert code == -signal.SIGKILL
     finish(tmp_path / "run", engine)
     assert results(Run(tmp_path / "run")) == results(Run(calm))
+
+
+def test_private_parts_and_earlier_models_survive_a_kill(tmp_path: Path) -> None:
+    for name in ("calm", "killed"):
+        (tmp_path / name).mkdir()
+    calm, killed = tmp_path / "calm" / "run", tmp_path / "killed" / "run"
+    finish(calm, "serial", OWN_AND_STALE)
+    code, _ = stop(killed, "process", 5, 0.1, signal.SIGKILL, OWN_AND_STALE)
+    assert code == -signal.SIGKILL
+    finish(killed, "process", OWN_AND_STALE)
+    assert results(Run(killed)) == results(Run(calm))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

@@ -2,8 +2,8 @@
 
 Accuracies are on a client's own test part (`split.test`), or on its samples of the test set where each client
 is one writer of the data, as means of the last rounds. A client's gain is against its own model if one of the
-arms has method `local`, else against the first arm. The loss can replace the accuracy, and does for
-regression; a lower loss is a gain.
+arms has method `local`, else against the first arm; arms with private parameters are also compared with all
+others. The loss can replace the accuracy, and does for regression; a lower loss is a gain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,14 @@ class ByClient:
         self._fixed = len(seeds) == 1 or all(_natural(run) for run in runs)
         self._several_seeds = self._fixed and len(seeds) > 1
         self.arms = {title: self._values(members) for title, members in groups.items()}
-        local = [title for title, (run, *_) in groups.items() if run.checked_config.method.name == "local"]
+        configs = {title: run.checked_config for title, (run, *_) in groups.items()}
+        # From another run's model it is fine-tuning.
+        local = [t for t, c in configs.items() if c.method.name == "local" and c.model.start_from is None]
         self.reference = local[0] if len(local) == 1 else next(iter(groups))
         self.others = [title for title in groups if title != self.reference]
+        private = [title for title in self.others if configs[title].private is not None]
+        self._pairs = [(title, self.reference) for title in self.others]
+        self._pairs += [(title, other) for title in private for other in self.others if other not in private]
         self.samples = dict(
             sorted(
                 (self._key(run, client), size)
@@ -90,7 +95,7 @@ class ByClient:
 
     def sentences(self) -> list[str]:
         """Return which clients gain and which lose, for every arm but the reference."""
-        return [self._sentence(title) for title in self.others]
+        return [self._sentence(*pair) for pair in self._pairs]
 
     def __repr__(self) -> str:
         return "\n".join([self.table().text(), *self.sentences()])
@@ -116,20 +121,20 @@ class ByClient:
         """Return each arm's mean ± std over seeds, then the differences from the reference."""
         cells = [mean_std(list(values[key].values()), 3) for values in self.arms.values()]
         for title in self.others:
-            apart = self._differences(title, key)
+            apart = self._differences(title, self.reference, key)
             cells.append(student_interval(apart).cell(3) if len(apart) > 1 else f"{mean(apart):+.3f}")
         return cells
 
-    def _differences(self, title: str, key: Key) -> list[float]:
-        """Return the differences of an arm from the reference by seed."""
-        values, reference = self.arms[title][key], self.arms[self.reference][key]
+    def _differences(self, title: str, other: str, key: Key) -> list[float]:
+        """Return the differences of an arm from another one by seed."""
+        values, reference = self.arms[title][key], self.arms[other][key]
         return [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
 
-    def _sentence(self, title: str) -> str:
+    def _sentence(self, title: str, reference: str) -> str:
         neither = "have no significant difference" if self._several_seeds else "are the same"
         verdicts: dict[str, list[tuple[float, str]]] = {"gain": [], "lose": [], neither: []}
         for key in self.samples:
-            apart = [self._sign * value for value in self._differences(title, key)]
+            apart = [self._sign * value for value in self._differences(title, reference, key)]
             # What would be shown as 0.0 points counts as no difference.
             once = round(mean(apart), 3)
             over = student_interval(apart) if len(apart) > 1 else Interval(once, once, once)
@@ -144,12 +149,12 @@ class ByClient:
             if clients
         ]
         means = [
-            [self._format(mean(list(self.arms[arm][key].values()))) for arm in (title, self.reference)]
+            [self._format(mean(list(self.arms[arm][key].values()))) for arm in (title, reference)]
             for key in (MEAN, WORST_TENTH)
         ]
         parts.append("mean {} against {}, worst tenth {} against {}".format(*means[0], *means[1]))
         unit = "in points" if self.metric == "accuracy" else f"by {self.metric}"
-        return f"{title} against {self.reference}, {unit}: {'; '.join(parts)}."
+        return f"{title} against {reference}, {unit}: {'; '.join(parts)}."
 
     def _format(self, value: float, sign: str = "") -> str:
         return f"{100 * value:{sign}.1f}" if self.metric == "accuracy" else f"{value:{sign}.3f}"

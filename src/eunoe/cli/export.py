@@ -14,7 +14,7 @@ def export(
         bool, typer.Option("--merged", help="Merge the adapters of a model 'hf' into its weights.")
     ] = False,
     client: Annotated[
-        int | None, typer.Option(help="The client, for a run without a global model (method local).")
+        int | None, typer.Option(help="The client, for a run with method local or private parameters.")
     ] = None,
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:

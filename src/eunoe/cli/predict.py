@@ -13,7 +13,7 @@ def predict(
     file: Annotated[Path, typer.Argument(help="A CSV or Parquet file, an image or folder of them, or .npy.")],
     out: Annotated[Path | None, typer.Option(help="The CSV file to write; by default it is printed.")] = None,
     client: Annotated[
-        int | None, typer.Option(help="The client, for a run without a global model (method local).")
+        int | None, typer.Option(help="The client, for a run with method local or private parameters.")
     ] = None,
 ) -> None:
     """Predict the rows of a file with a run's last model, as CSV.

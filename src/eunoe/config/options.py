@@ -372,15 +372,8 @@ class Private(Options):
     @model_validator(mode="before")
     @classmethod
     def _expand_names(cls, value: Any) -> Any:
-        return (
-            {"names": [value] if isinstance(value, str) else value}
-            if isinstance(value, str | list | tuple)
-            else value
-        )
-
-    @property
-    def title(self) -> str:
-        return "private " + ", ".join(self.names)
+        names = [value] if isinstance(value, str) else value
+        return {"names": names} if isinstance(names, list | tuple) else value
 
 
 class Staleness(Options):

@@ -190,7 +190,7 @@ class Config(Options):
         noise = "" if self.privacy is None else " + privacy"
         less = "" if self.compress is None else f" + {self.compress.name}"
         late = f" + staleness {self.staleness.max}" if self.staleness and self.staleness.max else ""
-        own = "" if self.private is None else f" + {self.private.title}"
+        own = "" if self.private is None else f" + private {', '.join(self.private.names)}"
         parts = f"{step}{mask}{combined}{mean}{noise}{less}{late}{own}"
         return self.name or f"{self.method.name}{parts} · {self.loss.name}"
 

@@ -12,7 +12,7 @@ private body is LG-FedAvg (https://arxiv.org/abs/2001.01523). Corrections of a m
 uploads as long as the model, and the state that `correct` reads, have zeros in private entries.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -50,20 +50,15 @@ class PrivatePart:
             if not any(matches(name, pattern) for name in model.names):
                 names = ", ".join(model.names[:20])
                 raise InputError(f"private: {pattern!r} matches no parameter of the model, which has {names}")
-        tensors: dict[str, list[tuple[str, int]]] = {
-            "parameters": [
-                (name, shape.numel()) for name, shape in zip(model.names, model.shapes, strict=True)
-            ]
-        }
-        for vector, named in (("float_buffers", model.float_names), ("int_buffers", model.integer_names)):
-            tensors[vector] = [(name, model.module.get_buffer(name).numel()) for name in named]
-        masks = {
-            vector: torch.cat(
-                [torch.zeros(0, dtype=torch.bool)]
-                + [torch.full((size,), any(matches(name, p) for p in options.names)) for name, size in sizes]
-            )
-            for vector, sizes in tensors.items()
-        }
+        tensors = dict([*model.module.named_parameters(), *model.module.named_buffers()])
+
+        def mask(names: Sequence[str]) -> Tensor:
+            chosen = [any(matches(name, pattern) for pattern in options.names) for name in names]
+            sizes = [tensors[name].numel() for name in names]
+            return torch.tensor(chosen, dtype=torch.bool).repeat_interleave(torch.tensor(sizes).long())
+
+        groups = (model.names, model.float_names, model.integer_names)
+        masks = dict(zip(model.weights.vectors(), map(mask, groups), strict=True))
         if masks["parameters"].all():
             raise InputError("private matches every parameter, so nothing is shared: set method = 'local'")
         return cls(masks, options.start == "mean")
@@ -95,7 +90,7 @@ class PrivatePart:
         }
 
     def _mask(self, name: str, size: int) -> Tensor:
-        """Return which entries of a vector are private: of one as long as the model, its parameters."""
+        """Return which entries of a vector are private; one as long as the model is like its parameters."""
         mask = self.masks.get(name, self.masks["parameters"])
         return mask if len(mask) == size else torch.zeros(size, dtype=torch.bool)
 

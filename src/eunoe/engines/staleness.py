@@ -65,10 +65,7 @@ def stale_broadcast(
     delay = delay_of(options, context, client)
     if not delay:
         return sent if options is None else replace(sent, shared=without_past(sent.shared))
-    start = _PAST.format(delay)
-    vectors = {
-        name.removeprefix(start): value for name, value in sent.shared.items() if name.startswith(start)
-    }
+    vectors = _group(sent.shared, _PAST.format(delay))
     weights = Weights.from_vectors(_group(vectors, "weights/"))
     return Broadcast(sent.round, weights, _group(vectors, "shared/"))
 

@@ -193,10 +193,7 @@ def build_server(config: Config, objects: UserObjects, options: RunOptions) -> S
         check_config(options.folder, make_config(resolved(with_loss(config, simulation), objects)))
         check_data(options.folder, simulation)
     if config.private is not None:
-        warnings = [
-            *warnings,
-            "private: the server evaluates with the initial private part: see validate-on-clients",
-        ]
+        warnings.append("private: the server evaluates with the initial part; see validate-on-clients")
     for warning in warnings:
         logger.warning(warning)
     return simulation

@@ -179,14 +179,16 @@ class ClientContext:
     def descend(self, gradient: Tensor) -> None:
         """Clip the gradient and take an optimizer step."""
         self.steps_taken += 1
-        at, decay = self.weights, self.weight_decay
+        at, decay, steps = self.weights, self.weight_decay, self.steps_taken
         if self.turns is None:
-            descend(at, gradient, self.training, self.lr, decay, self.moments, self.steps_taken)
+            descend(at, gradient, self.training, self.lr, decay, self.moments, steps)
             return
-        first, private = self.steps_taken <= self.turns.head_steps, self.turns.private
-        fixed, before = private != first, at.clone()
+        first = steps <= self.turns.head_steps
+        fixed, before = self.turns.private != first, at.clone()
         gradient = gradient.masked_fill(fixed, 0)
-        descend(at, gradient, self.training, self.lr, decay, self.moments, self.steps_taken)
+        # Each part has moments of its own steps alone.
+        steps -= 0 if first else self.turns.head_steps
+        descend(at, gradient, self.training, self.lr, decay, self.moments, steps)
         # Momentum and decoupled weight decay would move them.
         at.copy_(torch.where(fixed, before, at))
 

@@ -155,12 +155,8 @@ class Accountant:
         self, privacy: Privacy, clients: int, participants: int, schedule: Participation | None = None
     ) -> None:
         """With a schedule, `participants` are the most of any round."""
-        self.privacy, self.clients, self.participants, self.schedule = (
-            privacy,
-            clients,
-            participants,
-            schedule,
-        )
+        self.privacy, self.clients = privacy, clients
+        self.participants, self.schedule = participants, schedule
         try:
             self._one(participants)
         except ImportError:

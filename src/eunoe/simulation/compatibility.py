@@ -183,6 +183,8 @@ EXCLUDED: dict[str, Condition] = {
     "server_optimizer={server_optimizer} (or its gma)": lambda s: s.context.server_optimizer.derived(),
     "batch normalization": lambda s: s.context.model.float_buffers or s.context.model.int_buffers,
 }
+# Options that change what clients send.
+OF_UPDATES = ("attack", "compress", "staleness", "private", "secure_aggregation", "privacy")
 # Pairs of options that cannot be combined, and why.
 PAIRS: dict[str, dict[str, str]] = {
     "attack 'label_flip'": {"stream 'label_drift'": "flipped labels would drift to other clients"},
@@ -263,23 +265,11 @@ RULES: list[Rule] = [
     ),
     *(
         excludes(option, "method={method}", "it trains no client", lambda s: not s.method.trains_clients)
-        for option in (
-            "stream",
-            "replay",
-            "attack",
-            "compress",
-            "staleness",
-            "private",
-            "secure_aggregation",
-            "privacy",
-        )
+        for option in ("stream", "replay", *OF_UPDATES)
     ),
     *(
         excludes(option, "method={method}", "it has no global model", lambda s: not s.method.aggregates)
-        for option in (
-            *("averaging", "attack", "probes", "compress", "staleness", "private"),
-            *("secure_aggregation", "privacy"),
-        )
+        for option in ("averaging", "probes", *OF_UPDATES)
     ),
     excludes(
         "staleness",

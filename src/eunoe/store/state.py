@@ -42,12 +42,8 @@ def start_state(simulation: Simulation) -> RunState:
 
 
 def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
-    """Return the model that is evaluated and exported: the one that the method reports, or its average.
-
-    Its private parameters are the mean of the clients'.
-    """
+    """Return the evaluated and exported model: the method's or its average, with the mean private part."""
     reported = simulation.method.reported(run_state.server, run_state.weights)
     averaged = average_model(simulation.averaging, run_state.average, reported)
-    return (
-        averaged if simulation.private is None else simulation.private.put_mean(averaged, run_state.private)
-    )
+    private = simulation.private
+    return averaged if private is None else private.put_mean(averaged, run_state.private)
