@@ -19,7 +19,6 @@ from eunoe.search.cure_runs import CureRuns
 from eunoe.search.cure_search import CureOptions, Search
 from eunoe.search.halving import Callbacks
 from eunoe.search.outcome import SETS, Outcome
-from eunoe.search.remedies import BASELINE
 from eunoe.search.verdict import NOT_PRIVATE, Arms, describe_fairness
 from eunoe.simulation.build import build_federation
 from eunoe.simulation.many import Planned
@@ -49,7 +48,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tries(monkeypatch: pytest.MonkeyPatch, *table: Remedy) -> None:
-    monkeypatch.setattr(remedies, "TABLE", (BASELINE, *table))
+    monkeypatch.setattr(remedies, "TABLE", (remedies.TABLE[0], *table))
     monkeypatch.setattr("eunoe.search.cure_search.vary", lambda remedy: [])
     monkeypatch.setattr("eunoe.search.cure_search.MOST_SEEDS", 2)
     monkeypatch.setattr("eunoe.search.cure_search.REPEATS", 0)

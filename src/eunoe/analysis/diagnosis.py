@@ -16,19 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.analysis.divergence import divergence, never_learned_warning
-from eunoe.analysis.remedies import (
-    AVERAGING,
-    FEDDF,
-    FEDNTD,
-    FEDPROX,
-    FLASHBACK,
-    REPLAY,
-    SCAFFOLD,
-    WSM,
-    Clients,
-    Remedy,
-    order_by_gain,
-)
+from eunoe.analysis.remedies import REMEDIES, Clients, Remedy, order_by_gain
 from eunoe.analysis.statistics import as_points
 from eunoe.analysis.summary import Summary, summarize
 from eunoe.analysis.usefulness import usefulness
@@ -120,6 +108,7 @@ def _apply_rules(
 ) -> tuple[str, Sequence[str], Sequence[Remedy | None]]:
     """Return the kind of forgetting, what follows from the numbers, and the remedies."""
     config, regression, alike = run.config, run.task is Regression, labels_alike(run)
+    averaging = REMEDIES["averaging"]
     local, aggregated, lost = summary["lost_locally"], summary["lost_in_aggregation"], per_round(run)
     if summary["diverged"]:
         smaller = {"training": {"lr": float(f"{run.checked_config.training.lr / 5:.3g}")}}
@@ -143,7 +132,7 @@ def _apply_rules(
             than = "" if np.isnan(lost) else f", more than a round takes from a class ({as_points(lost)})"
             words = f"This is drift over time{than}; remedies for label skew come second."
             skew = None if alike else _wsm(config, clients)
-            return "drift", [words], [REPLAY, _decay(config), AVERAGING, skew]
+            return "drift", [words], [REMEDIES["replay"], _decay(config), averaging, skew]
         notes.append("The changes of the data are not the cause of forgetting.")
     if np.isnan(local) and (regression or summary["client_forgetting"] >= LITTLE_LOCAL):
         local = summary["client_forgetting"]
@@ -162,26 +151,26 @@ def _apply_rules(
         return "useless", [*notes, words], []
     if regression:
         words = f"A client's training costs {as_points(local)} of R² on other clients' data."
-        remedies = [AVERAGING, _scaffold(run), FEDPROX, _more_clients(run), _fewer_epochs(run)]
+        remedies = [averaging, _scaffold(run), REMEDIES["fedprox"], _more_clients(run), _fewer_epochs(run)]
         return "local", [*notes, words], remedies
     if alike:
         words = (
             f"The clients' {run.task.unit} mixes are alike, so missing {run.task.outputs} are not the cause; "
             "a loss that re-weights classes is not expected to help."
         )
-        return "not labels", [*notes, words], [AVERAGING, _scaffold(run), _fewer_epochs(run)]
+        return "not labels", [*notes, words], [averaging, _scaffold(run), _fewer_epochs(run)]
     wsm = _wsm(config, clients)
     if aggregated > 2 * local:
         words = (
             f"Most is lost in aggregation, gains not counted: {as_points(aggregated)}, against "
             f"{as_points(local)} in local training. Single clients still know what the average has lost."
         )
-        public = [_with_public(each, config) for each in (FLASHBACK, FEDDF)]
-        remedies = [AVERAGING, wsm, *public, _more_clients(run)]
+        public = [_with_public(each, config) for each in (REMEDIES["flashback"], REMEDIES["feddf"])]
+        remedies = [averaging, wsm, *public, _more_clients(run)]
         return "aggregation", [*notes, words], remedies
-    known = [each for each in (wsm, _scaffold(run), FEDNTD, FEDPROX) if each]
+    known = [each for each in (wsm, _scaffold(run), REMEDIES["fedntd"], REMEDIES["fedprox"]) if each]
     ordered = order_by_gain(known, clients_of(run))
-    remedies = [AVERAGING, *ordered, _more_clients(run), _fewer_epochs(run)]
+    remedies = [averaging, *ordered, _more_clients(run), _fewer_epochs(run)]
     return "local", [*notes, _cause(local, aggregated, clients, run.task)], remedies
 
 
@@ -231,13 +220,13 @@ def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
 def _wsm(config: Mapping[str, Any], clients: PartitionNumbers | None) -> Remedy:
     decays = clients and clients.single_class_share > 0.1 and config["training"].get("weight_decay")
     spared = {"training": {"single_class": "no_decay"}} if decays else {}
-    return replace(WSM, changes={**WSM.changes, **spared})
+    return replace(REMEDIES["wsm"], changes={**REMEDIES["wsm"].changes, **spared})
 
 
 def _scaffold(run: RunRecords) -> Remedy | None:
     """Return SCAFFOLD, unless the run has it or uses local momentum, which its corrections ignore."""
     unfit = run.config["method"]["name"] == "scaffold" or run.config["training"].get("momentum")
-    return None if unfit else SCAFFOLD
+    return None if unfit else REMEDIES["scaffold"]
 
 
 def _with_public(remedy: Remedy, config: Mapping[str, Any]) -> Remedy:

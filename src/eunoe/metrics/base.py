@@ -111,12 +111,12 @@ class Evaluation:
     @cached_property
     def per_class(self) -> Floats:
         """Accuracy by class, NaN for a class without samples; balanced accuracy by label."""
-        return np.array(metrics_from_sums(self.task, self._sums)["per_class"])
+        return np.array(self.standard["per_class"])
 
     @cached_property
-    def _sums(self) -> dict[str, NDArray[Any]]:
-        """Sums over the samples, from which the standard metrics follow."""
-        return compute_sums(self)
+    def standard(self) -> dict[str, Any]:
+        """The standard metrics of the task, from sums over the samples."""
+        return metrics_from_sums(self.task, compute_sums(self))
 
     @cached_property
     def knowledge(self) -> Floats | None:

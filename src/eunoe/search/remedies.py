@@ -10,14 +10,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from eunoe.analysis.remedies import (
-    FEDDF,
-    FEDNTD,
-    FEDPROX,
-    FLASHBACK,
-    PRESET,
-    SCAFFOLD,
-    SERVER_MOMENTUM,
-    WSM,
+    REMEDIES,
+    TABLE,
     Clients,
     Remedy,
     averaging_decay,
@@ -27,42 +21,6 @@ from eunoe.analysis.remedies import (
 from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
-
-# Learning rates from which a tenfold one is not tried.
-SMALL = 0.02
-THIRD = 1 / 3
-
-BASELINE = Remedy("")
-# The momentum of FedACG lengthens steps almost sevenfold: it is tried with a smaller learning rate.
-FEDACG = Remedy.method("fedacg")
-WSM_FEDACG = Remedy("wsm with fedacg", {**WSM.changes, **FEDACG.changes}, labels=True)
-MILD_FEDACG = Remedy("fedacg with momentum 0.5", {"method": {"name": "fedacg", "momentum": 0.5}})
-
-TABLE: Sequence[Remedy] = (
-    BASELINE,
-    PRESET,
-    replace(BASELINE, lr=0.1, dead=True),
-    replace(BASELINE, lr=0.01, dead=True),
-    replace(FEDACG, lr=THIRD),
-    replace(BASELINE, lr=3.0),
-    WSM,
-    replace(WSM_FEDACG, lr=THIRD),
-    SCAFFOLD,
-    replace(BASELINE, lr=THIRD),
-    replace(MILD_FEDACG, lr=0.5),
-    replace(WSM, lr=3.0),
-    replace(BASELINE, lr=10.0, below=SMALL),
-    replace(BASELINE, final_lr=0.1),
-    FEDNTD,
-    Remedy("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
-    Remedy("wsm with server momentum", {**WSM.changes, **SERVER_MOMENTUM}, labels=True),
-    Remedy("server momentum", SERVER_MOMENTUM),
-    replace(BASELINE, epochs=0.5),
-    FEDPROX,
-    Remedy.method("fedsam"),
-    FLASHBACK,
-    FEDDF,
-)
 
 
 class Applicability:
@@ -103,17 +61,19 @@ def order_table(clients: Clients, labels_alike: bool, forgets_little: bool) -> l
     learning rates come first.
     """
 
+    preset = recommend(clients)
+
     def key(remedy: Remedy) -> tuple[bool, bool, bool, bool]:
         rate = not remedy.name and remedy.epochs == 1
         first = remedy in TABLE[:1] or remedy.dead
         return (
             not first,
-            remedy.name != PRESET.name,
+            remedy.name != preset.name,
             labels_alike and remedy.labels,
             forgets_little and not rate,
         )
 
-    table = [recommend(clients) if remedy is PRESET else remedy for remedy in TABLE]
+    table = [preset if remedy == REMEDIES["preset"] else remedy for remedy in TABLE]
     return sorted(order_by_gain(table, clients), key=key)
 
 
@@ -128,7 +88,9 @@ def vary(remedy: Remedy) -> list[Remedy]:
     ]
     if "loss" not in remedy.changes:
         name = f"wsm with {remedy.name}" if remedy.name else "wsm"
-        variations.insert(2, replace(remedy, name=name, changes={**remedy.changes, **WSM.changes}))
+        variations.insert(
+            2, replace(remedy, name=name, changes={**remedy.changes, **REMEDIES["wsm"].changes})
+        )
     return variations
 
 

@@ -1,6 +1,7 @@
 """The records of one run as arrays: curves, results and the numbers of each class and client."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -254,9 +255,9 @@ class RunRecords:
 
 
 def relabel(run: RunRecords, label: str) -> RunRecords:
-    """Return the run under another label; its configuration is not validated again."""
-    other = replace(run, label=label)
-    vars(other)["checked_config"] = run.checked_config
+    """Return the run under another label, with everything that was computed of it so far."""
+    other = copy(run)
+    vars(other)["label"] = label
     return other
 
 
