@@ -39,16 +39,11 @@ def page_tables() -> str:
 def preset_table() -> str:
     """Return how the recommended preset does in the judging settings."""
     rows = [row for row in read_stored() if row.get("half") == "judging" and row["suite"] != "public"]
-    names = list(
-        dict.fromkeys(row["setting"] for row in rows if row["entry"] == RECOMMENDED)
-    )
+    names = list(dict.fromkeys(row["setting"] for row in rows if row["entry"] == RECOMMENDED))
     board = Leaderboard("", rows, names)
     cells = []
     for rival in RIVALS:
-        gains = [
-            Leaderboard("", rows, [name]).difference(RECOMMENDED, rival)
-            for name in names
-        ]
+        gains = [Leaderboard("", rows, [name]).difference(RECOMMENDED, rival) for name in names]
         better, worse = (sum(getattr(gain, sign) for gain in gains) for sign in ("positive", "negative"))
         mean = board.difference(RECOMMENDED, rival).points("")
         judged = sum(gain.mean == gain.mean for gain in gains)

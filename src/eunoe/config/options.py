@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from eunoe.config.messages import explain
+from eunoe.config.messages import explain_in
 from eunoe.errors import InputError
 
 
@@ -71,7 +71,7 @@ class Options(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise InputError(f"{where}: {explain(error)}") from None
+            raise InputError(f"{where}: {explain_in(cls, error)}") from None
 
 
 def _mentions(annotation: Any, *kinds: type) -> bool:

@@ -63,7 +63,14 @@ def cure(
         cure.gain  # the gain over the baseline's best checkpoint, with its 95% interval
         eunoe.run(cure.config)
     """
-    options = CureOptions(parse_budget(budget), trials, seeds, metric, jobs)
+    values = {
+        "budget": parse_budget(budget),
+        "trials": trials,
+        "seeds": seeds,
+        "metric": metric,
+        "jobs": jobs,
+    }
+    options = CureOptions.read(values, "cure")
     with show_progress(progress) as callbacks:
         result = find_cure(run, options, out, callbacks)
     return replace(result, sentences=(*result.sentences, *composed_privacy(result.folder)))

@@ -71,7 +71,10 @@ class CureRuns:
         """Run baseline and winner on fresh seeds; return the pairs that ended before the budget did."""
         rounds, folder = self.config.rounds, self.folder / "runs"
         alone = self.is_averaging_alone(winner)
-        arms = [self._arm(remedy) for remedy in ((winner,) if alone else (baseline, winner))]
+        arms = [
+            Trial(0, self.label(remedy), self._values(remedy), kept_objects(remedy, self.objects))
+            for remedy in ((winner,) if alone else (baseline, winner))
+        ]
         pairs = [[arm.plan_run(folder, seed, rounds) for arm in arms] for seed in seeds]
         left = [rounds - int(read_status(run.folder).get("round", 0)) for pair in pairs for run in pair]
         if any(left):
@@ -89,9 +92,6 @@ class CureRuns:
         ended = list(takewhile(lambda pair: all(map(is_done, pair)), pairs))
         before, after = ([Run(pair[arm].folder) for pair in ended] for arm in (0, -1))
         return [_without_averaging(run, self.label(baseline)) for run in before] if alone else before, after
-
-    def _arm(self, remedy: Remedy) -> Trial:
-        return Trial(0, self.label(remedy), self._values(remedy), kept_objects(remedy, self.objects))
 
     def _values(self, remedy: Remedy) -> dict[str, Any]:
         values = remedy.apply(self.values, self.config)
