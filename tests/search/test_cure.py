@@ -335,7 +335,7 @@ def test_a_cure_that_harms_a_class_says_so_and_names_one_that_does_not() -> None
     others = [("baseline", outcomes(0.6, 0.4)[0]), ("a", harmful), ("b", harmless)]
     first, second = describe_fairness(arms, others)
     assert "worst class -20.0 points" in first
-    assert second == "It lowers the worst class by more than the interval. b did not on the search seeds."
+    assert second == "It significantly lowers the worst class. b did not on the search seeds."
     assert describe_fairness(arms, others[:2])[1].endswith("No other candidate avoids that.")
 
 

@@ -127,7 +127,7 @@ class Comparison:
         titles = [row.title for row in self.rows]
         return ByClient(dict(zip(titles, self._groups, strict=True)), metric)
 
-    def named(self, names: Sequence[str]) -> list[Column]:
+    def find_columns(self, names: Sequence[str]) -> list[Column]:
         """Return the columns of these titles or metrics."""
         known = {name: column for column in self.columns for name in (column.metric, column.title)}
         # A metric on several sets is by default that on the test set.

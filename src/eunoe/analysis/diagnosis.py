@@ -64,9 +64,9 @@ def diagnose(run: RunRecords, check: Callable[[Config], object] = lambda config:
 
     if run.observed:
         # The rules read the config.
-        found = diagnose(replace(run, config=run.checked_config.model_dump(mode="json")))
-        usable = (remedy for remedy in found.remedies if remedy.code)
-        return replace(found, remedies=tuple(usable), observed=True)
+        diagnosis = diagnose(replace(run, config=run.checked_config.model_dump(mode="json")))
+        usable = (remedy for remedy in diagnosis.remedies if remedy.code)
+        return replace(diagnosis, remedies=tuple(usable), observed=True)
     summary, counts = summarize(run), _label_counts(run)
     clients = None if counts is None else statistics.summarize(counts)
     facts = [*summary.sentences(), *_setting(run, clients)]
@@ -114,14 +114,14 @@ def _apply_rules(
         smaller = {"training": {"lr": float(f"{run.checked_config.training.lr / 5:.3g}")}}
         return (
             "diverged",
-            ["The forgetting of a diverged model means nothing: let it converge first."],
+            ["Forgetting of a diverged model is meaningless: make training converge first."],
             [
                 Remedy("smaller learning rate", smaller, "a smaller learning rate is the first thing to try"),
                 Remedy("clipping", {"training": {"clip": 10}}, "clipping bounds single steps that explode"),
             ],
         )
     if summary["trouble"]:
-        words = "The model learned nothing that it could forget: train longer, or change the learning rate."
+        words = "The model never learned, so it cannot forget: train longer, or change the learning rate."
         return "untrained", [words], []
     if config.get("method", {}).get("name") == "local":
         words = "Every client has its own model: there is no global model that could forget."
@@ -137,7 +137,7 @@ def _apply_rules(
     if np.isnan(local) and (regression or summary["client_forgetting"] >= LITTLE_LOCAL):
         local = summary["client_forgetting"]
     if np.isnan(lost) or np.isnan(local):
-        words = "Too little was measured: run with evaluation and with a local_per_class probe."
+        words = "Not enough was measured: run with evaluation and with a local_per_class probe."
         if not np.isnan(lost) and config.get("secure_aggregation") is not None:
             words = "Secure aggregation hides clients' models: round forgetting is known, its step is not."
         return "unmeasured", [*notes, words], []

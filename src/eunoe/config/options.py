@@ -205,7 +205,7 @@ class Training(Options):
     )
     label_counts: Literal["train", "train_and_validation", "seen"] = Field(
         "train",
-        description="Labels that losses count: training, also validation (WSM's code), or the most so far.",
+        description="Labels that losses count: training; with validation (WSM's code); the maximum so far.",
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
@@ -388,7 +388,7 @@ class Staleness(Options):
 
     max: int = Field(ge=0, le=1000, description="Largest delay in rounds; as many models are kept.")
     distribution: Literal["uniform", "geometric"] = Field(
-        "uniform", description="Delays from 0 to max alike, or d with probability 1 / 2^(d + 1)."
+        "uniform", description="Uniform from 0 to max, or geometric: d with probability 1 / 2^(d + 1)."
     )
     weighting: Literal["none", "polynomial"] = Field(
         "none", description="Weight of a change with delay d: 1, or 1 / sqrt(1 + d)."

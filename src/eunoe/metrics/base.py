@@ -43,7 +43,7 @@ class Rows:
     logits: bool = False
 
 
-def balanced_test_rows(federation: Federation, samples: int, seed: int) -> Rows:
+def draw_test_rows(federation: Federation, samples: int, seed: int) -> Rows:
     """Return a fixed part of the test set, class-balanced for classification, to measure local models on."""
     labels = federation.data.test.y.numpy()
     order = generator(seed, "probe part").permutation(len(labels))
@@ -182,7 +182,7 @@ class Metric(Options, ABC):
 
     # Which models of a round it receives.
     sees: ClassVar[tuple[Role, ...]] = ("global",)
-    # What it needs of predictions besides classes and losses.
+    # Parts of the predictions that it needs besides classes and losses.
     needs: ClassVar[tuple[Need, ...]] = ()
     # The tasks that it supports.
     tasks: ClassVar[tuple[TaskName, ...]] = CLASSES

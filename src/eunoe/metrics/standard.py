@@ -106,7 +106,7 @@ class ByClient(EvaluationMetric):
 
     @property
     def needs(self) -> tuple[Need, ...]:  # type: ignore[override]
-        """What the further metrics need."""
+        """The needs of the further metrics."""
         return tuple({need for name in self.metrics for need in _build(name).needs})
 
     def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ class Applicability:
             if changed is None or (new := make_config(changed)) in self.configs:
                 return False
             if remedy.label:
-                assemble(new, UserObjects(**kept_objects(remedy, self.objects)))
+                assemble(new, UserObjects(**select_objects(remedy, self.objects)))
         except InputError:
             if not remedy.label:
                 raise
@@ -94,7 +94,7 @@ def vary(remedy: Remedy) -> list[Remedy]:
     return variations
 
 
-def kept_objects(remedy: Remedy, objects: UserObjects) -> dict[str, Any]:
+def select_objects(remedy: Remedy, objects: UserObjects) -> dict[str, Any]:
     """Return the user's objects, without those that the remedy replaces by a named component."""
     return {key: it for key, it in vars(objects).items() if it is not None and key not in remedy.changes}
 

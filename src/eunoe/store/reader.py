@@ -112,7 +112,7 @@ def _read_records(path: Path, kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """Return the files of a run folder that differ from what its newest readable checkpoint says of them."""
+    """Return the files that do not match their digests in the newest readable checkpoint."""
     for path in sorted((folder / "checkpoints").glob("*.safetensors"), reverse=True):
         # A damaged checkpoint is reported when the run is resumed.
         with suppress(OSError, SafetensorError, EunoeError, KeyError, TypeError, AttributeError, ValueError):
@@ -134,14 +134,14 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 def find_run(path: Path) -> Path:
     """Return a run folder by its path, or by its name in tables if one run below this folder has it."""
-    folders = _folders_named(str(path)) if not path.exists() else []
+    folders = _find_by_name(str(path)) if not path.exists() else []
     if len(folders) > 1:
         raise InputError(f"{len(folders)} runs are named {path}: pass one of {join_names(map(str, folders))}")
     return folders[0] if folders else path
 
 
-def _folders_named(name: str) -> list[Path]:
-    """Return the runs up to three levels below this folder by a name as "fedavg · ce, training.lr=0.1"."""
+def _find_by_name(name: str) -> list[Path]:
+    """Return the runs up to three levels below the working directory with this name in tables."""
     title, *options = name.split(", ")
     matches, depths = [], ("*", "*/*", "*/*/*")
     folders = sorted(path.parent for depth in depths for path in Path().glob(f"{depth}/config.toml"))
@@ -169,7 +169,7 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
         candidates = [config.parent for config in path.rglob("config.toml")]
         candidates.sort(key=lambda folder: ([part.casefold() for part in folder.parts], folder))
         if not path.exists():
-            candidates = _folders_named(str(path))
+            candidates = _find_by_name(str(path))
         runs = [folder for folder in candidates if _is_run(folder)]
         if not runs:
             raise InputError(f"{path} contains no run")

@@ -245,7 +245,7 @@ class RunRecords:
 
 
 def relabel(run: RunRecords, label: str) -> RunRecords:
-    """Return the run under another label, with everything that was computed of it so far."""
+    """Return a copy with another label; cached values are kept."""
     other = copy(run)
     vars(other)["label"] = label
     return other
