@@ -423,7 +423,7 @@ def test_folders_of_measured_runs_in_every_command(tmp_path, monkeypatch):
     assert f"  {averaging.code}\n" in printed
     assert "eunoe run" not in printed
     assert eunoe.write_report(["a", "b"], "report.html").exists()
-    assert "whose data are not here" in command("cure", "a/run").error
+    assert "its data are not on this machine" in command("cure", "a/run").error
 
 
 @pytest.mark.parametrize("private", [False, True])

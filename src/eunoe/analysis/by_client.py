@@ -111,8 +111,8 @@ class ByClient:
         """Return each arm's mean ± std over seeds, then the differences from the reference."""
         cells = [mean_std(list(values[name].values()), 3) for values in self.arms.values()]
         for title in self.others:
-            apart = self._differences(title, name)
-            cells.append(student_interval(apart).cell(3) if len(apart) > 1 else f"{mean(apart):+.3f}")
+            by_seed = self._differences(title, name)
+            cells.append(student_interval(by_seed).cell(3) if len(by_seed) > 1 else f"{mean(by_seed):+.3f}")
         return cells
 
     def _differences(self, title: str, name: str) -> list[float]:
@@ -124,10 +124,10 @@ class ByClient:
         neither = "have no significant difference" if self._several_seeds else "are the same"
         verdicts: dict[str, list[tuple[float, str]]] = {"gain": [], "lose": [], neither: []}
         for name in self.samples:
-            apart = [self._sign * value for value in self._differences(title, name)]
+            by_seed = [self._sign * value for value in self._differences(title, name)]
             # What would be shown as 0.0 points counts as no difference.
-            once = round(mean(apart), 3)
-            over = student_interval(apart) if len(apart) > 1 else Interval(once, once, once)
+            rounded = round(mean(by_seed), 3)
+            over = student_interval(by_seed) if len(by_seed) > 1 else Interval(rounded, rounded, rounded)
             verb = "gain" if over.positive else "lose" if over.negative else neither
             # Not -0.0.
             change = self._format(self._sign * over.mean + 0.0, "+")

@@ -68,7 +68,7 @@ class Arm:
         return self.mean("up") + self.mean("down")
 
     def cell(self, column: Column) -> str:
-        """Format mean ± standard deviation, or how the run ended if it has none."""
+        """Format mean ± standard deviation; for a run that diverged or failed, how it ended."""
         if self.ended and column.metric != "seconds":
             return self.ended
         return mean_std(self.of(column.metric), column.digits)

@@ -21,7 +21,7 @@ from eunoe.store.run_records import with_averaging
 from eunoe.text import read_data
 
 SHORT = 60
-# The distances in label skew and in powers of ten (samples, clients) at which settings are half alike.
+# Distances at which the closeness of settings is halved: label skew, and log10 of samples and of clients.
 _REACH = np.array([0.3, 1.0, 0.5])
 _DATA = read_data("eunoe.analysis", "remedies.toml")
 
@@ -34,7 +34,7 @@ class Remedy:
       the learning rate of the last round relative to that of the first.
     - `labels`: only if the clients' class mixes differ. `dead`: only if the run learned nothing. `below`:
       only for learning rates below it.
-    - `code`: the line that makes the change in a project with a loop of its own, where there is one.
+    - `code`: the line of code that makes the change in a custom training loop, if any.
     """
 
     name: str

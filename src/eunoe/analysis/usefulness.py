@@ -96,7 +96,7 @@ def _of_classes(run: RunRecords, accuracy: float, each: Array) -> Usefulness:
 
 def over_seeds(sentences: Sequence[str]) -> str:
     """Return the sentence of the first seed that has one, and how many seeds have one."""
-    said = [sentence for sentence in sentences if sentence]
-    if len(sentences) < 2 or not said:
-        return said[0] if said else ""
-    return f"{said[0][:-1]} ({len(said)} of {len(sentences)} seeds)."
+    nonempty = [sentence for sentence in sentences if sentence]
+    if len(sentences) < 2 or not nonempty:
+        return nonempty[0] if nonempty else ""
+    return f"{nonempty[0][:-1]} ({len(nonempty)} of {len(sentences)} seeds)."

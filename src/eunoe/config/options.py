@@ -163,7 +163,7 @@ class FeatureShift(Options):
 class Augment(Options):
     """Random augmentation of training images; off by default."""
 
-    crop_padding: int = Field(0, ge=0, le=1024, description="Crop to the same size after padding by so much.")
+    crop_padding: int = Field(0, ge=0, le=1024, description="Pixels of padding before a random crop.")
     flip: bool = Field(False, description="Flip half of the images horizontally.")
     cutout: int = Field(0, ge=0, le=4096, description="Side of a random square to blank, in pixels.")
 
@@ -427,7 +427,7 @@ class Probe(Options):
         "(drift), mean output probabilities (probability), or package.module:Name."
     )
     rounds: tuple[int, ...] = Field((), description="Measure in these rounds.")
-    every: Whole = Field(0, ge=0, description="Measure every so many rounds; 0: never.")
+    every: Whole = Field(0, ge=0, description="Measure every n-th round; 0: never.")
     at: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
         (), description="Measure at these fractions of the run."
     )

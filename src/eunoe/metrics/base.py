@@ -160,7 +160,7 @@ class Snapshot:
 
     The evaluations of a round are `validation`, `client_test` and `test`, where these exist; numbers
     computed on clients' own machines are in `elsewhere`. `counts` are the training labels by class of
-    the client whose local model it is, None where they are unknown.
+    the client that trained the local model, None if unknown.
     """
 
     round: int

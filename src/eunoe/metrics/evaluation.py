@@ -30,9 +30,9 @@ class RoundMetrics:
         judging: bool = False,
         own_models: bool = False,
     ) -> None:
-        """With `own_models` each client has a model of its own, and only clients' samples are evaluated.
+        """With `own_models` each client has its own model, and only samples of clients are evaluated.
 
-        With `judging`, half of the validation samples are a set of their own; all sets but validation are
+        With `judging`, half of the validation samples form a separate set; all sets but validation are
         evaluated on demand.
         """
         self.federation, self.seed = federation, seed

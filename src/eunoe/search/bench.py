@@ -2,7 +2,8 @@
 
 In every setting of a suite, each entry tries its points on one search seed; the point with the highest
 validation score runs on fresh seeds. A run is given by its best checkpoint on validation data; its test
-accuracy is read once. Entries are ranked by the gain over FedAvg, tuned alike (analysis/leaderboard.py).
+accuracy is read once. Entries are ranked by the gain over FedAvg, which is tuned in the
+same way (analysis/leaderboard.py).
 """
 
 import gzip

@@ -83,7 +83,7 @@ def find_cure(
     run = run if isinstance(run, Run) else Run(run)
     source = run.folder
     if run.read.flower or run.read.observed:
-        raise InputError(f"{source} is the run of a Flower federation, whose data are not here")
+        raise InputError(f"{source} is the run of a Flower federation: its data are not on this machine")
     records = read_run(source)
     folder = Path(out) if out is not None else source.resolve().with_name(f"{source.resolve().name}-cure")
     summary = summarize(records)

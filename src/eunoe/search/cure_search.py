@@ -25,7 +25,7 @@ from eunoe.store.run_records import RunRecords
 SEARCH_SEEDS = 1000
 # The least number of fresh seeds, for which time is reserved.
 FRESH = 5
-# Scores of fewer validation samples are means over several search seeds, up to so many.
+# With fewer validation samples, scores are means over several search seeds (at most MOST_SEEDS).
 ENOUGH_SAMPLES, MOST_SEEDS = 400, 4
 # How many remedies of the table, or variations of the best, are tried at a time.
 WAVE = 6
@@ -51,7 +51,7 @@ class CureOptions(Options):
 
 
 def estimate_seconds(run: RunRecords) -> float:
-    """Return the seconds that a full run takes, as far as the run itself tells."""
+    """Estimate the seconds of a full run from the source run."""
     done = max(1, len(run.metrics))
     return float(run.status.get("seconds", 0.0)) / done * run.checked_config.rounds
 
@@ -161,7 +161,7 @@ class Search:
         return self.clock.left / trial if trial else math.inf
 
     def seconds_needed(self) -> float:
-        """Return the least budget with a search, as far as the speed is known."""
+        """Estimate the smallest budget that allows a search."""
         runs = 2 * (self.options.seeds or FRESH) + 3 * SHARE * len(self.seeds)
         return SLACK * runs * self.clock.run_seconds
 

@@ -6,7 +6,7 @@ remedy is compared with a badly tuned baseline.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from eunoe.analysis.remedies import (
@@ -23,15 +23,15 @@ from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
 
 
+@dataclass
 class Applicability:
-    """Decides which remedies fit a run, in which order, and that none is tried twice."""
+    """Decides which remedies fit a run, and that none is tried twice; `dead`: the run learned nothing."""
 
-    def __init__(
-        self, values: Mapping[str, Any], config: Config, objects: UserObjects, dead: bool = False
-    ) -> None:
-        """`dead`: whether the run learned nothing."""
-        self.values, self.config, self.objects, self.dead = values, config, objects, dead
-        self.configs: list[Config] = []
+    values: Mapping[str, Any]
+    config: Config
+    objects: UserObjects
+    dead: bool = False
+    configs: list[Config] = field(default_factory=list)
 
     def select(self, remedies: Sequence[Remedy]) -> list[Remedy]:
         """Return the remedies that fit and are new."""

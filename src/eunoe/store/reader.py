@@ -195,13 +195,13 @@ def label_runs(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[Ru
 
 
 def name_configs(configs: Sequence[Config]) -> list[str]:
-    """Return a name for each configuration; equal ones are told apart by the options that differ."""
+    """Return a name for each configuration; equal names are extended by the options that differ."""
     named, pairs = [], [(config.title, flat_options(config)) for config in configs]
     titles = [title for title, _ in pairs]
     short = dict(zip(titles, shorten_titles(titles), strict=True))
     for title, own in pairs:
-        alike = [options for other, options in pairs if other == title]
-        varying = {key for other in alike for key in {**own, **other} if own.get(key) != other.get(key)}
+        same_title = [options for other, options in pairs if other == title]
+        varying = {key for other in same_title for key in {**own, **other} if own.get(key) != other.get(key)}
         named.append(", ".join([short[title], *(f"{key}={own.get(key, 'none')}" for key in sorted(varying))]))
     return named
 
@@ -234,7 +234,7 @@ def group_key(config: Config) -> str:
 
 def flat_options(config: Config) -> dict[str, Any]:
     """Return the options that determine a run's results besides its seed, as `section.option`."""
-    # With defaults, so that options unknown to an earlier version do not set its runs apart.
+    # With defaults, so that runs of an earlier version compare equal if they lack newer options.
     values = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
     if config.data.name == "given":
         # Measured on training samples that may follow from the seed.

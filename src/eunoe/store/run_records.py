@@ -89,7 +89,7 @@ class RunRecords:
 
     @property
     def observed(self) -> bool:
-        """Whether it was only measured, in a training loop or a Flower project of somebody else."""
+        """Whether it was measured in a custom loop or Flower project, and not run by Eunoe."""
         return "method" not in self.config
 
     @cached_property
