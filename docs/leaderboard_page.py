@@ -4,12 +4,13 @@ leaderboard; `make docs` writes them anew."""
 import re
 from pathlib import Path
 
+from eunoe.analysis import remedies
 from eunoe.analysis.leaderboard import Leaderboard
-from eunoe.analysis.remedies import PRESET
 from eunoe.analysis.tables import Table
 from eunoe.search.bench import read_stored, stored_board
 from eunoe.search.suite import load_suite, suite_names
 
+RECOMMENDED = remedies.REMEDIES["preset"].name
 PAGE = Path(__file__).parent / "leaderboard.md"
 REMEDIES = PAGE.with_name("remedies.md")
 README = PAGE.parents[1] / "README.md"
@@ -38,13 +39,13 @@ def page_tables() -> str:
 def preset_table() -> str:
     """Return how the recommended preset does in the judging settings."""
     rows = [row for row in read_stored() if row.get("half") == "judging" and row["suite"] != "public"]
-    names = list(dict.fromkeys(row["setting"] for row in rows if row["entry"] == PRESET.name))
+    names = list(dict.fromkeys(row["setting"] for row in rows if row["entry"] == RECOMMENDED))
     board = Leaderboard("", rows, names)
     cells = []
     for rival in RIVALS:
-        gains = [Leaderboard("", rows, [name]).difference(PRESET.name, rival) for name in names]
+        gains = [Leaderboard("", rows, [name]).difference(RECOMMENDED, rival) for name in names]
         better, worse = (sum(getattr(gain, sign) for gain in gains) for sign in ("positive", "negative"))
-        mean = board.difference(PRESET.name, rival).points("")
+        mean = board.difference(RECOMMENDED, rival).points("")
         judged = sum(gain.mean == gain.mean for gain in gains)
         cells.append([rival, mean, str(better), str(worse), str(judged - better - worse)])
     table = Table(["against", "points", "better in", "worse in", "undecided"], cells)

@@ -220,9 +220,9 @@ def test_a_comparison_is_text_and_html(tmp_path: Path) -> None:
 
 def test_columns_are_named_by_title_or_metric(tmp_path: Path) -> None:
     made = Comparison([made_up(tmp_path / "run", [0.5])])
-    assert [column.metric for column in made.named(["worst tenth", "up"])] == ["worst_tenth", "up"]
+    assert [column.metric for column in made.find_columns(["worst tenth", "up"])] == ["worst_tenth", "up"]
     with pytest.raises(InputError, match="no column 'accurcy': did you mean 'accuracy'"):
-        made.named(["accurcy"])
+        made.find_columns(["accurcy"])
 
 
 def test_where_models_are_averaged_the_forgetting_of_both_is_shown(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ import pytest
 from tools.store_leaderboard import GAINS, remedy_gains
 
 from eunoe.analysis import remedies
-from eunoe.analysis.remedies import Clients, Remedy, order_by_gain, recommend
+from eunoe.analysis.remedies import TABLE, Clients, Remedy, order_by_gain, recommend
 from eunoe.search.bench import read_stored
-from eunoe.search.remedies import TABLE
 
 HERE = Clients(0.5, 100.0, 2.0)
 

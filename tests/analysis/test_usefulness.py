@@ -71,9 +71,7 @@ def test_chance_among_several_classes() -> None:
 
 def test_one_class_of_several_is_known() -> None:
     found = usefulness(ended(0.4, [0.95, 0.0, 0.1]))
-    words = (
-        "Is right on class '0' (95%) and hardly on any other (at most 10%); balanced accuracy 0.35, no better"
-    )
+    words = "Only class '0' is predicted well (95%, others at most 10%); balanced accuracy 0.35, no better"
     assert found.useless
     assert found.sentence.startswith(words)
 
@@ -92,7 +90,7 @@ def test_a_balanced_model_may_have_less_accuracy_than_the_majority_class() -> No
 
 def test_a_useful_model_that_misses_classes() -> None:
     found = usefulness(ended(0.6, [0.9, 0.0, 0.9, None], class_names=["a", "b", "c", "d"]))
-    assert found == ("Is hardly ever right on 'b' (below 1%).", False)
+    assert found == ("Accuracy is below 1% on 'b'.", False)
 
 
 def test_other_tasks() -> None:

@@ -21,7 +21,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.serverapp import strategy as message_based
 
 import eunoe
-from eunoe.analysis.remedies import AVERAGING, WSM
+from eunoe.analysis.remedies import REMEDIES
 from eunoe.errors import InputError
 from eunoe.flower.measure import average, measure
 from eunoe.metrics.observer import Forgetting
@@ -415,14 +415,15 @@ def test_folders_of_measured_runs_in_every_command(tmp_path, monkeypatch):
     table = eunoe.compare(["a", "b"]).table()
     assert [row[:2] for row in table.rows] == [["a/run", "1"], ["b/run", "1"]]
     plain, averaged = eunoe.diagnose("a/run"), eunoe.diagnose("b/run")
-    assert [remedy.code for remedy in plain.remedies] == [AVERAGING.code, WSM.code]
-    assert [remedy.code for remedy in averaged.remedies] == [WSM.code]
-    assert repr(plain).endswith(said := f"  {WSM.code}: {WSM.reason}"), said
+    averaging, wsm = REMEDIES["averaging"], REMEDIES["wsm"]
+    assert [remedy.code for remedy in plain.remedies] == [averaging.code, wsm.code]
+    assert [remedy.code for remedy in averaged.remedies] == [wsm.code]
+    assert repr(plain).endswith(said := f"  {wsm.code}: {wsm.reason}"), said
     printed = command("diagnose", "a/run").out
-    assert f"  {AVERAGING.code}\n" in printed
+    assert f"  {averaging.code}\n" in printed
     assert "eunoe run" not in printed
     assert eunoe.write_report(["a", "b"], "report.html").exists()
-    assert "whose data are not here" in command("cure", "a/run").error
+    assert "its data are not on this machine" in command("cure", "a/run").error
 
 
 @pytest.mark.parametrize("private", [False, True])

@@ -22,7 +22,7 @@ def snapshot(
     return Snapshot(1, role, evaluations, torch.zeros(1), client, counts)
 
 
-def found(metric: Metric, *models: Snapshot) -> dict[str, Any]:
+def compute(metric: Metric, *models: Snapshot) -> dict[str, Any]:
     metric.reset()
     for model in models:
         if model.role in metric.sees:

@@ -22,7 +22,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.evaluation import RoundMetrics
-from eunoe.metrics.personal import Personal, personal_rows
+from eunoe.metrics.personal import Personal, draw_personal_rows
 from eunoe.simulation.running import run
 from tests.helpers import Same, blobs, make_simulation
 
@@ -51,7 +51,7 @@ def test_by_hand() -> None:
     found = measured(simulation, 400)["personal"]
     # Client 0 (3 to 1) is right on its class 0 either way, and its prior of 3 keeps it wrong on class 1.
     # Client 1 has class 1 alone: wrong without the prior, and with it right.
-    rows = personal_rows(
+    rows = draw_personal_rows(
         [np.array([0]), np.array([1]), np.array([], np.int64)],
         np.array([3, 1, 0]),
         400,
@@ -79,7 +79,7 @@ def test_a_prior_turns_weak_logits_but_not_strong_ones() -> None:
 def test_rows_are_of_the_clients_classes(counts: list[int], size: int, seed: int) -> None:
     labels = np.array([0, 0, 1, 1, 1, 2])
     by_class = [np.flatnonzero(labels == label) for label in range(4)]
-    rows = personal_rows(by_class, np.array(counts), size, np.random.default_rng(seed))
+    rows = draw_personal_rows(by_class, np.array(counts), size, np.random.default_rng(seed))
     possible = {label for label in range(3) if counts[label]}
     assert len(rows) == (size if possible else 0)
     assert set(labels[rows].tolist()) <= possible
@@ -99,7 +99,7 @@ def direct(simulation: Simulation, size: int) -> dict[str, float]:
     for client in range(len(federation)):
         counts = federation.counts(client)
         rng = generator(simulation.context.seed, "personal test", client=client)
-        rows = personal_rows(by_class, counts.numpy(), size, rng)
+        rows = draw_personal_rows(by_class, counts.numpy(), size, rng)
         with torch.no_grad():
             logits = simulation.model.module.eval()(federation.inputs("test", torch.from_numpy(rows), client))
         right["without_prior"].append((logits.argmax(1).numpy() == labels[rows]).mean())

@@ -13,8 +13,8 @@ SAID = [0, 1, 1, 0]
 
 
 def test_each_client_has_its_own_numbers() -> None:
-    found = ByClient().measure(evaluation(SAID, owners=[4, 4, 2, 4], loss=0.5))
-    assert found == {
+    numbers = ByClient().measure(evaluation(SAID, owners=[4, 4, 2, 4], loss=0.5))
+    assert numbers == {
         "clients": [2, 4],
         "samples": [1, 3],
         "accuracy": [1.0, pytest.approx(1 / 3)],
@@ -41,8 +41,8 @@ def test_a_metric_on_the_samples_of_each_client() -> None:
     predicted = labels.copy()
     predicted[[0, 10, 11, 12, 13, 14]] ^= 1
     owners = np.array([0] * 20 + [2] * 3)
-    found = Evaluation(Predictions(predicted, np.ones(23), np.zeros(2)), labels, 2, owners)
-    measured = ByClient(metrics=("balanced_accuracy",)).measure(found)
+    whole = Evaluation(Predictions(predicted, np.ones(23), np.zeros(2)), labels, 2, owners)
+    measured = ByClient(metrics=("balanced_accuracy",)).measure(whole)
     assert measured is not None
     assert measured["clients"] == [0, 2]
     assert measured["balanced_accuracy"] == [pytest.approx((0.9 + 0.5) / 2), None]

@@ -20,19 +20,19 @@ TARGETS = RNG.normal(size=(50, 2))
 OUTPUTS = TARGETS + 0.5 * RNG.normal(size=(50, 2))
 
 
-def labels_place(owners: Any = None) -> Evaluation:
+def multilabel_evaluation(owners: Any = None) -> Evaluation:
     said = (SCORES > 0).astype(np.int64)
     predictions = Predictions(said, np.zeros(60), np.zeros(4), SCORES)
     return Evaluation(predictions, THERE, 4, owners, MULTILABEL)
 
 
-def numbers_place(owners: Any = None) -> Evaluation:
+def regression_evaluation(owners: Any = None) -> Evaluation:
     losses = ((OUTPUTS - TARGETS) ** 2).mean(1)
     return Evaluation(Predictions(OUTPUTS, losses, np.zeros(2)), TARGETS, 2, owners, SCALE)
 
 
 def test_labels_are_measured_as_by_scikit_learn() -> None:
-    evaluation, said = labels_place(), SCORES > 0
+    evaluation, said = multilabel_evaluation(), SCORES > 0
     assert F1().measure(evaluation) == pytest.approx(sklearn.f1_score(THERE, said, average="macro"))
     assert SubsetAccuracy().measure(evaluation) == pytest.approx(sklearn.accuracy_score(THERE, said))
     assert HammingLoss().measure(evaluation) == pytest.approx(sklearn.hamming_loss(THERE, said))
@@ -41,7 +41,7 @@ def test_labels_are_measured_as_by_scikit_learn() -> None:
 
 
 def test_numbers_are_measured_as_by_scikit_learn_in_the_units_of_the_data() -> None:
-    evaluation, scale = numbers_place(), np.array(SCALE.std)
+    evaluation, scale = regression_evaluation(), np.array(SCALE.std)
     targets, outputs = TARGETS * scale, OUTPUTS * scale
     assert R2().measure(evaluation) == pytest.approx(sklearn.r2_score(targets, outputs))
     assert RMSE().measure(evaluation) == pytest.approx(sklearn.root_mean_squared_error(targets, outputs))
@@ -71,7 +71,7 @@ def test_equal_targets_explain_nothing() -> None:
 
 
 def test_metrics_with_support_take_labels() -> None:
-    evaluation = labels_place()
+    evaluation = multilabel_evaluation()
     found = AUROC(min_support=10).measure(evaluation)
     kept = [one for one in range(4) if 10 <= THERE[:, one].sum() <= 50]
     assert found is not None
@@ -88,7 +88,7 @@ def test_metrics_with_support_take_labels() -> None:
 
 
 def test_sums_of_parts_add_up() -> None:
-    for evaluation in (labels_place(), numbers_place()):
+    for evaluation in (multilabel_evaluation(), regression_evaluation()):
         halves = [slice(20), slice(20, None)]
         parts = [
             compute_sums(
@@ -115,11 +115,11 @@ def test_sums_of_parts_add_up() -> None:
 
 def test_numbers_by_client() -> None:
     owners = np.arange(60) % 3
-    several = ByClient().measure(labels_place(owners))
+    several = ByClient().measure(multilabel_evaluation(owners))
     assert several is not None
     right = [(((SCORES > 0) == THERE)[owners == one]).mean() for one in range(3)]
     assert several["accuracy"] == pytest.approx(right)
-    evaluation = numbers_place(np.arange(50) % 3)
+    evaluation = regression_evaluation(np.arange(50) % 3)
     alone = ByClient().measure(evaluation)
     assert alone is not None
     assert "accuracy" not in alone

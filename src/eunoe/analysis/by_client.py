@@ -17,14 +17,15 @@ from eunoe.store.run_records import RunRecords, common_task
 SECTIONS = ("client_test", "test")
 # Metrics of which a lower value is better.
 LOWER_IS_BETTER = ("loss", "calibration_error", "hamming_loss", "rmse", "mae")
-# A client, with its seed if other seeds have other clients.
-Key = tuple[int | None, int]
-MEAN, WORST_TENTH = (None, -1), (None, -2)
-_OVER_CLIENTS: dict[Key, str] = {MEAN: "mean of clients", WORST_TENTH: "worst tenth"}
+# Rows beside those of clients.
+MEAN, WORST_TENTH = "mean of clients", "worst tenth"
 
 
 class ByClient:
-    """The clients of several arms; prints as a table and sentences."""
+    """The clients of several arms, by name; prints as a table and sentences.
+
+    If other seeds have other clients, the name of a client includes its seed.
+    """
 
     def __init__(self, groups: Mapping[str, Sequence[RunRecords]], metric: str | None = None) -> None:
         """`groups` are the runs of each arm by its title."""
@@ -35,10 +36,9 @@ class ByClient:
                 "the runs have no accuracy by client: set split.test, for example to 0.2 (and `most` of "
                 "metric by_client if there are more than 100 clients)"
             )
-        self.metric = metric or (
-            "accuracy" if all(_has(run, self.section, "accuracy") for run in runs) else "loss"
-        )
-        if not all(_has(run, self.section, self.metric) for run in runs):
+        recorded = set.intersection(*(set(recorded_metrics(run, [self.section])) for run in runs))
+        self.metric = metric or ("accuracy" if "accuracy" in recorded else "loss")
+        if self.metric not in recorded:
             raise InputError(
                 f"not all runs recorded {self.metric} by client; compare by another metric, or "
                 f'run with metrics=[{{name="by_client",metrics=["{self.metric}"]}}]'
@@ -51,6 +51,7 @@ class ByClient:
         seeds = {run.checked_config.seed for run in runs}
         self._fixed = len(seeds) == 1 or all(_natural(run) for run in runs)
         self._several_seeds = self._fixed and len(seeds) > 1
+        self._names = next((run.client_names for run in runs if run.client_names), None)
         self.arms = {title: self._values(members) for title, members in groups.items()}
         configs = {title: run.checked_config for title, (run, *_) in groups.items()}
         # From another run's model it is fine-tuning.
@@ -60,35 +61,31 @@ class ByClient:
         private = [title for title in self.others if configs[title].private is not None]
         self._pairs = [(title, self.reference) for title in self.others]
         self._pairs += [(title, other) for title in private for other in self.others if other not in private]
-        self.samples = dict(
-            sorted(
-                (self._key(run, client), size)
-                for run in runs
-                for client, size in zip(*_owners(run, self.section), strict=True)
-            )
-        )
-        self._names = next((run.client_names for run in runs if run.client_names), None)
+        owners = {
+            (0 if self._fixed else run.checked_config.seed, client): (self._name(run, client), size)
+            for run in runs
+            for client, size in zip(*_owners(run, self.section), strict=True)
+        }
+        self.samples = dict(owners[key] for key in sorted(owners))
         self._without = {
             client
             for run in runs
             for client in range(0 if run.label_counts is None else len(run.label_counts))
-            if self._key(run, client) not in self.samples
+            if self._name(run, client) not in self.samples
         }
         self._idle = {client for run in runs for client in _never_trained(run)}
 
-    def name(self, key: Key) -> str:
-        """Return the name of a client."""
-        if key in _OVER_CLIENTS:
-            return _OVER_CLIENTS[key]
-        seed, client = key
-        name = self._names[client] if self._names else f"client {client}"
-        return name if seed is None else f"{name}, seed {seed}"
+    def _name(self, run: RunRecords, client: int) -> str:
+        return self._client_name(client) + ("" if self._fixed else f", seed {run.checked_config.seed}")
+
+    def _client_name(self, client: int) -> str:
+        return self._names[client] if self._names else f"client {client}"
 
     def table(self) -> Table:
         """Return a row per client, then their mean and the mean of the worst tenth."""
         rows = [
-            [self.name(key), str(self.samples.get(key, "")), *self._cells(key)]
-            for key in (*self.samples, *_OVER_CLIENTS)
+            [name, str(self.samples.get(name, "")), *self._cells(name)]
+            for name in (*self.samples, MEAN, WORST_TENTH)
         ]
         gains = [f"{title} against {self.reference}" for title in self.others]
         return Table(["client", "samples", *self.arms, *gains], rows, self._note())
@@ -100,48 +97,46 @@ class ByClient:
     def __repr__(self) -> str:
         return "\n".join([self.table().text(), *self.sentences()])
 
-    def _values(self, members: Sequence[RunRecords]) -> dict[Key, dict[int, float]]:
-        values: dict[Key, dict[int, float]] = {}
+    def _values(self, members: Sequence[RunRecords]) -> dict[str, dict[int, float]]:
+        """Return the metric of each client by seed, and their mean and worst tenth."""
+        values: dict[str, dict[int, float]] = {}
         for run in members:
             rounds, recorded = run.series(f"{self.section}.by_client.{self.metric}")
             clients, _ = _owners(run, self.section)
             columns = recorded.reshape(len(rounds), len(clients)).T
             each = [mean_at_end(column, rounds, run.last) for column in columns]
             over = spread([self._sign * number for number in each])
-            numbers = dict(zip((self._key(run, client) for client in clients), each, strict=True))
+            numbers = dict(zip((self._name(run, client) for client in clients), each, strict=True))
             numbers |= {MEAN: self._sign * over.mean, WORST_TENTH: self._sign * over.worst_tenth}
-            for key, number in numbers.items():
-                values.setdefault(key, {})[run.checked_config.seed] = number
+            for name, number in numbers.items():
+                values.setdefault(name, {})[run.checked_config.seed] = number
         return values
 
-    def _key(self, run: RunRecords, client: int) -> Key:
-        return (None if self._fixed else run.checked_config.seed), client
-
-    def _cells(self, key: Key) -> list[str]:
+    def _cells(self, name: str) -> list[str]:
         """Return each arm's mean ± std over seeds, then the differences from the reference."""
-        cells = [mean_std(list(values[key].values()), 3) for values in self.arms.values()]
+        cells = [mean_std(list(values[name].values()), 3) for values in self.arms.values()]
         for title in self.others:
-            apart = self._differences(title, self.reference, key)
-            cells.append(student_interval(apart).cell(3) if len(apart) > 1 else f"{mean(apart):+.3f}")
+            by_seed = self._differences(title, self.reference, name)
+            cells.append(student_interval(by_seed).cell(3) if len(by_seed) > 1 else f"{mean(by_seed):+.3f}")
         return cells
 
-    def _differences(self, title: str, other: str, key: Key) -> list[float]:
+    def _differences(self, title: str, other: str, name: str) -> list[float]:
         """Return the differences of an arm from another one by seed."""
-        values, reference = self.arms[title][key], self.arms[other][key]
+        values, reference = self.arms[title][name], self.arms[other][name]
         return [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
 
     def _sentence(self, title: str, reference: str) -> str:
         neither = "have no significant difference" if self._several_seeds else "are the same"
         verdicts: dict[str, list[tuple[float, str]]] = {"gain": [], "lose": [], neither: []}
-        for key in self.samples:
-            apart = [self._sign * value for value in self._differences(title, reference, key)]
+        for name in self.samples:
+            by_seed = [self._sign * value for value in self._differences(title, reference, name)]
             # What would be shown as 0.0 points counts as no difference.
-            once = round(mean(apart), 3)
-            over = student_interval(apart) if len(apart) > 1 else Interval(once, once, once)
+            rounded = round(mean(by_seed), 3)
+            over = student_interval(by_seed) if len(by_seed) > 1 else Interval(rounded, rounded, rounded)
             verb = "gain" if over.positive else "lose" if over.negative else neither
             # Not -0.0.
             change = self._format(self._sign * over.mean + 0.0, "+")
-            verdicts[verb].append((over.mean, f"{self.name(key)} ({change})"))
+            verdicts[verb].append((over.mean, f"{name} ({change})"))
         parts = [
             f"{len(clients)} of {len(self.samples)} {verb}: "
             + join_names([words for _, words in sorted(clients, reverse=verb != "lose")])
@@ -169,8 +164,7 @@ class ByClient:
             words.append("one seed: small differences may be chance")
         for what, clients in (("without a test part", self._without), ("never took part", self._idle)):
             if clients:
-                names = [self.name((None, client)) for client in sorted(clients)]
-                words.append(f"{what}: {join_names(names)}")
+                words.append(f"{what}: {join_names(map(self._client_name, sorted(clients)))}")
         return "; ".join(words)
 
 
@@ -200,15 +194,10 @@ def _owners(run: RunRecords, section: str) -> tuple[list[int], list[int]]:
     return (list(clients[-1]), list(samples[-1])) if len(clients) else ([], [])
 
 
-def recorded_metrics(run: RunRecords) -> list[str]:
+def recorded_metrics(run: RunRecords, sections: Sequence[str] = SECTIONS) -> list[str]:
     """Return the metrics that a run recorded by client."""
-    sections = [each for name in SECTIONS for each in run.known(name, "by_client")[1]]
-    return list(dict.fromkeys(key for each in sections for key in each if key not in ("clients", "samples")))
-
-
-def _has(run: RunRecords, section: str, metric: str) -> bool:
-    """Return whether a metric was recorded by client."""
-    return len(run.known(section, "by_client", metric)[0]) > 0
+    values = [each for name in sections for each in run.known(name, "by_client")[1]]
+    return list(dict.fromkeys(key for each in values for key in each if key not in ("clients", "samples")))
 
 
 def _never_trained(run: RunRecords) -> set[int]:

@@ -14,10 +14,11 @@ from eunoe.analysis.statistics import LEVEL, Interval, mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.core.batches import count_trained_samples
-from eunoe.core.tasks import CLASSES, EVERY, Classification, Task, TaskName
+from eunoe.core.tasks import EVERY, Classification, Task, TaskName
 from eunoe.errors import InputError, nearest
-from eunoe.store.reader import group_key, name_configs
+from eunoe.store.reader import label_runs
 from eunoe.store.run_records import RunRecords
+from eunoe.text import read_data
 
 # Shown for a run that diverged.
 NOT_CONVERGED = "NC"
@@ -39,39 +40,8 @@ class Column:
     note: str = ""
 
 
-SCORE = Column("score", "score", path="score.test", optional=True)
-MAIN = (
-    Column("accuracy", "accuracy", path="test.accuracy", tasks=CLASSES),
-    Column("macro-F1", "f1", path="test.f1", tasks=("multilabel",)),
-    Column("R²", "r2", path="test.r2", tasks=("regression",)),
-    Column("RMSE", "rmse", path="test.rmse", tasks=("regression",)),
-    # Classification is compared by accuracy alone, as its papers do.
-    Column("loss", "loss", path="test.loss", optional=True, tasks=("multilabel", "regression")),
-    SCORE,
-    Column("forgetting", "forgetting", 4, note="forgetting: mean of all rounds"),
-    Column(
-        "forgetting of clients' model",
-        "sent_forgetting",
-        4,
-        optional=True,
-        note="clients' model: the newest, not the mean that is evaluated",
-    ),
-)
-FURTHER = (
-    Column("balanced accuracy", "balanced_accuracy", path="test.per_class", tasks=CLASSES),
-    Column("FedNTD score", "fedntd", path="forgetting.fedntd"),
-    Column(
-        "worst tenth", "worst_tenth", path="validation.clients.worst_tenth", note="worst tenth: of clients"
-    ),
-    Column("on clients' tests", "client_test", path="client_test.{metric}", optional=True),
-    Column("on own mix", "without_prior", path="personal.without_prior", optional=True),
-    Column("with prior", "with_prior", path="personal.with_prior", optional=True),
-    Column("epsilon", "epsilon", 2, optional=True),
-    Column("MB up", "up", 2, note="MB: a round"),
-    Column("MB down", "down", 2, note="MB: a round"),
-    Column("passes", "passes", 2, note="passes: work against plain training"),
-    Column("seconds", "seconds", 1),
-)
+_DATA = read_data("eunoe.analysis", "columns.toml")
+MAIN, FURTHER = (tuple(Column(**column) for column in _DATA[part]) for part in ("main", "further"))
 COLUMNS = (*MAIN, *FURTHER)
 
 
@@ -98,7 +68,7 @@ class Arm:
         return self.mean("up") + self.mean("down")
 
     def cell(self, column: Column) -> str:
-        """Format mean ± standard deviation, or how the run ended if it has none."""
+        """Format mean ± standard deviation; for a run that diverged or failed, how it ended."""
         if self.ended and column.metric != "seconds":
             return self.ended
         return mean_std(self.of(column.metric), column.digits)
@@ -109,14 +79,11 @@ class Comparison:
 
     def __init__(self, runs: Sequence[RunRecords], names: Sequence[str] = ()) -> None:
         groups: dict[str, list[RunRecords]] = {}
-        for run in runs:
-            groups.setdefault(group_key(run.checked_config), []).append(run)
+        for run in label_runs(runs, names):
+            groups.setdefault(run.label, []).append(run)
         self._runs = list(runs)
         self._groups = [sorted(group, key=lambda run: run.checked_config.seed) for group in groups.values()]
-        titles = names or name_configs([group[0].checked_config for group in self._groups])
-        if len(set(titles)) != len(self._groups):
-            raise InputError(f"--names needs {len(self._groups)} different names, separated by commas")
-        self.rows = [make_arm(*pair) for pair in zip(titles, self._groups, strict=True)]
+        self.rows = [make_arm(group[0].label, group) for group in self._groups]
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
             column
@@ -160,7 +127,7 @@ class Comparison:
         titles = [row.title for row in self.rows]
         return ByClient(dict(zip(titles, self._groups, strict=True)), metric)
 
-    def named(self, names: Sequence[str]) -> list[Column]:
+    def find_columns(self, names: Sequence[str]) -> list[Column]:
         """Return the columns of these titles or metrics."""
         known = {name: column for column in self.columns for name in (column.metric, column.title)}
         # A metric on several sets is by default that on the test set.
@@ -263,12 +230,13 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     lengths = sorted({len(run.metrics) for run in runs})
     words = [f"the runs are of different length: {', '.join(map(str, lengths))} rounds"] * (len(lengths) > 1)
     scores = sorted({run.checked_config.evaluation.metric or "" for run in runs} - {""})
-    titles = {column: column.title for column in COLUMNS} | {SCORE: f"score ({', '.join(scores)})"}
-    means = dict.fromkeys(
-        titles[column] + " on the test set" * (column in MAIN) if column in titles else "own metrics"
-        for column in columns
-        if column.path
-    )
+
+    def name(column: Column) -> str:
+        title = f"score ({', '.join(scores)})" if column.metric == "score" else column.title
+        where = " on the test set" if column in MAIN else ""
+        return f"{title}{where}" if column in COLUMNS else "own metrics"
+
+    means = dict.fromkeys(name(column) for column in columns if column.path)
     words += [f"{', '.join(means)}: mean of the {rounds} rounds"] if means else []
     return "; ".join([*words, *dict.fromkeys(column.note for column in columns if column.note)])
 

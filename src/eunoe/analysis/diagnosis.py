@@ -16,33 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.analysis.divergence import divergence, never_learned_warning
-from eunoe.analysis.remedies import (
-    AVERAGING,
-    FEDDF,
-    FEDNTD,
-    FEDPROX,
-    FLASHBACK,
-    REPLAY,
-    SCAFFOLD,
-    WSM,
-    Clients,
-    Remedy,
-    order_by_gain,
-)
+from eunoe.analysis.remedies import REMEDIES, Clients, Remedy, order_by_gain
 from eunoe.analysis.statistics import as_points
 from eunoe.analysis.summary import Summary, summarize
 from eunoe.analysis.usefulness import usefulness
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge
-from eunoe.core.tasks import Regression, Task
+from eunoe.core.tasks import Regression
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.store.run_records import RunRecords, count_participants
+from eunoe.text import read_data
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 # Limit where class mixes are alike: a round of few clients always loses some of a class and gains elsewhere.
 LITTLE_IF_ALIKE = 0.05
+RULES = read_data("eunoe.analysis", "diagnosis.toml")
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,9 +66,9 @@ def diagnose(run: RunRecords, check: Callable[[Config], object] = lambda config:
 
     if run.observed:
         # The rules read the config.
-        found = diagnose(replace(run, config=run.checked_config.model_dump(mode="json")))
-        usable = (remedy for remedy in found.remedies if remedy.code)
-        return replace(found, remedies=tuple(usable), observed=True)
+        diagnosis = diagnose(replace(run, config=run.checked_config.model_dump(mode="json")))
+        usable = (remedy for remedy in diagnosis.remedies if remedy.code)
+        return replace(diagnosis, remedies=tuple(usable), observed=True)
     summary, counts = summarize(run), _label_counts(run)
     clients = None if counts is None else statistics.summarize(counts)
     facts = [*summary.sentences(), *_setting(run, clients)]
@@ -115,92 +105,73 @@ def per_round(run: RunRecords) -> float:
     return run.round_forgetting if np.isnan(sent) else sent
 
 
+def _find_rule(run: RunRecords, lost: float, local: float, aggregated: float) -> str:
+    """Return the key of the rule in diagnosis.toml that applies; numbers that are unknown are NaN."""
+    if np.isnan(lost) or np.isnan(local):
+        secure = run.config.get("secure_aggregation") is not None
+        return "hidden" if secure and not np.isnan(lost) else "unmeasured"
+    if lost < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
+        return "useless" if usefulness(run).useless else "little"
+    if run.task is Regression:
+        return "regression"
+    if labels_alike(run):
+        return "not labels"
+    if np.isnan(aggregated):
+        return "local_only"
+    return "local" if local >= aggregated else "both" if aggregated <= 2 * local else "aggregation"
+
+
 def _apply_rules(
     run: RunRecords, summary: Summary, clients: PartitionNumbers | None
 ) -> tuple[str, Sequence[str], Sequence[Remedy | None]]:
     """Return the kind of forgetting, what follows from the numbers, and the remedies."""
-    config, regression, alike = run.config, run.task is Regression, labels_alike(run)
     local, aggregated, lost = summary["lost_locally"], summary["lost_in_aggregation"], per_round(run)
-    if summary["diverged"]:
-        smaller = {"training": {"lr": float(f"{run.checked_config.training.lr / 5:.3g}")}}
-        return (
-            "diverged",
-            ["The forgetting of a diverged model means nothing: let it converge first."],
-            [
-                Remedy("smaller learning rate", smaller, "a smaller learning rate is the first thing to try"),
-                Remedy("clipping", {"training": {"clip": 10}}, "clipping bounds single steps that explode"),
-            ],
-        )
-    if summary["trouble"]:
-        words = "The model learned nothing that it could forget: train longer, or change the learning rate."
-        return "untrained", [words], []
-    if config.get("method", {}).get("name") == "local":
-        words = "Every client has its own model: there is no global model that could forget."
-        return "alone", [f"{words} Who gains: eunoe compare FED LOCAL --by client."], []
     changed, notes = summary["lost_by_changes"], []
-    if not np.isnan(changed):
-        if changed >= LITTLE_LOCAL and not changed <= lost:
-            than = "" if np.isnan(lost) else f", more than a round takes from a class ({as_points(lost)})"
-            words = f"This is drift over time{than}; remedies for label skew come second."
-            skew = None if alike else _wsm(config, clients)
-            return "drift", [words], [REPLAY, _decay(config), AVERAGING, skew]
-        notes.append("The changes of the data are not the cause of forgetting.")
-    if np.isnan(local) and (regression or summary["client_forgetting"] >= LITTLE_LOCAL):
+    if np.isnan(local) and (run.task is Regression or summary["client_forgetting"] >= LITTLE_LOCAL):
         local = summary["client_forgetting"]
-    if np.isnan(lost) or np.isnan(local):
-        words = "Too little was measured: run with evaluation and with a local_per_class probe."
-        if not np.isnan(lost) and config.get("secure_aggregation") is not None:
-            words = "Secure aggregation hides clients' models: round forgetting is known, its step is not."
-        return "unmeasured", [*notes, words], []
-    if lost < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
-        if not summary["useless"]:
-            return "little", [*notes, "Little is forgotten; there is nothing to cure."], []
-        words = (
-            "A useless model has nothing to forget: train longer, change the learning rate or the features "
-            "or, with rare classes, set loss.class_weights=balanced with loss ce."
-        )
-        return "useless", [*notes, words], []
-    if regression:
-        words = f"A client's training costs {as_points(local)} of R² on other clients' data."
-        remedies = [AVERAGING, _scaffold(run), FEDPROX, _more_clients(run), _fewer_epochs(run)]
-        return "local", [*notes, words], remedies
-    if alike:
-        words = (
-            f"The clients' {run.task.unit} mixes are alike, so missing {run.task.outputs} are not the cause; "
-            "a loss that re-weights classes is not expected to help."
-        )
-        return "not labels", [*notes, words], [AVERAGING, _scaffold(run), _fewer_epochs(run)]
-    wsm = _wsm(config, clients)
-    if aggregated > 2 * local:
-        words = (
-            f"Most is lost in aggregation, gains not counted: {as_points(aggregated)}, against "
-            f"{as_points(local)} in local training. Single clients still know what the average has lost."
-        )
-        public = [_with_public(each, config) for each in (FLASHBACK, FEDDF)]
-        remedies = [AVERAGING, wsm, *public, _more_clients(run)]
-        return "aggregation", [*notes, words], remedies
-    known = [each for each in (wsm, _scaffold(run), FEDNTD, FEDPROX) if each]
-    ordered = order_by_gain(known, clients_of(run))
-    remedies = [AVERAGING, *ordered, _more_clients(run), _fewer_epochs(run)]
-    return "local", [*notes, _cause(local, aggregated, clients, run.task)], remedies
-
-
-def _cause(local: float, aggregated: float, clients: PartitionNumbers | None, task: type[Task]) -> str:
-    """Explain in which step most is lost."""
-    why = (
-        f"a client has {clients.classes_mean:.1f} {task.outputs} on average and unlearns the others"
+    if summary["diverged"] or summary["trouble"]:
+        key = "diverged" if summary["diverged"] else "untrained"
+    elif run.config.get("method", {}).get("name") == "local":
+        key = "alone"
+    elif changed >= LITTLE_LOCAL and not changed <= lost:
+        key = "drift"
+    else:
+        key = _find_rule(run, lost, local, aggregated)
+        notes += ["The changes of the data are not the cause of forgetting."] * (not np.isnan(changed))
+    rule, proposals = RULES[key], _proposals(run, clients)
+    words = rule["words"].format(
+        local=as_points(local),
+        aggregated=as_points(aggregated),
+        than="" if np.isnan(lost) else f", more than a round takes from a class ({as_points(lost)})",
+        unit=run.task.unit,
+        outputs=run.task.outputs,
+        why=f"a client has {clients.classes_mean:.1f} {run.task.outputs} on average and unlearns the others"
         if clients
-        else "a client unlearns what the received model knew"
+        else "a client unlearns what the received model knew",
     )
-    here, there = as_points(local), as_points(aggregated)
-    if np.isnan(aggregated):
-        return f"Local training loses {here}: {why}."
-    if local >= aggregated:
-        return f"Local training loses {here}, more than aggregation ({there}): {why}."
-    return (
-        f"Aggregation loses {there}, more than local training ({here}), but not twice as much. Both begin in "
-        f"local training: {why}, and averaging does not restore all of it."
-    )
+    remedies = [proposals[name] for name in rule.get("remedies", ())]
+    if rule.get("by_gain"):
+        ordered = order_by_gain([each for each in remedies[1:-2] if each], clients_of(run))
+        remedies = [remedies[0], *ordered, *remedies[-2:]]
+    return rule.get("kind", key), [*notes, words], remedies
+
+
+def _proposals(run: RunRecords, clients: PartitionNumbers | None) -> dict[str, Remedy | None]:
+    """Return all remedies by key, with those that depend on the run; None for one that does not fit it."""
+    config, rate = run.config, run.checked_config.training.lr
+    smaller = {"training": {"lr": float(f"{rate / 5:.3g}")}}
+    first = "a smaller learning rate is the first thing to try"
+    return {
+        **REMEDIES,
+        "smaller_lr": Remedy("smaller learning rate", smaller, first),
+        "wsm": None if labels_alike(run) else _wsm(config, clients),
+        "scaffold": _scaffold(run),
+        "flashback": _with_public(REMEDIES["flashback"], config),
+        "feddf": _with_public(REMEDIES["feddf"], config),
+        "decay": _decay(config),
+        "more_clients": _more_clients(run),
+        "fewer_epochs": _fewer_epochs(run),
+    }
 
 
 def _label_counts(run: RunRecords) -> NDArray[np.int64] | None:
@@ -231,13 +202,13 @@ def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
 def _wsm(config: Mapping[str, Any], clients: PartitionNumbers | None) -> Remedy:
     decays = clients and clients.single_class_share > 0.1 and config["training"].get("weight_decay")
     spared = {"training": {"single_class": "no_decay"}} if decays else {}
-    return replace(WSM, changes={**WSM.changes, **spared})
+    return replace(REMEDIES["wsm"], changes={**REMEDIES["wsm"].changes, **spared})
 
 
 def _scaffold(run: RunRecords) -> Remedy | None:
     """Return SCAFFOLD, unless the run has it or uses local momentum, which its corrections ignore."""
     unfit = run.config["method"]["name"] == "scaffold" or run.config["training"].get("momentum")
-    return None if unfit else SCAFFOLD
+    return None if unfit else REMEDIES["scaffold"]
 
 
 def _with_public(remedy: Remedy, config: Mapping[str, Any]) -> Remedy:

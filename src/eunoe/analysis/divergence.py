@@ -32,7 +32,7 @@ from eunoe.metrics.forgetting import known_mean
 from eunoe.store.run_records import Record, RunRecords, numbers, task_of
 
 LAST_LOSSES, LAST_ACCURACIES = 3, 10
-# An update whose norm is this many times the median of its round is named after a divergence.
+# After a divergence, an update is reported if its norm is this many times the median of its round.
 OUTLYING = 5.0
 
 

@@ -1,16 +1,14 @@
 """Remedies: changes of a config that may lower forgetting. `diagnose` proposes them, `cure` searches them.
 
-Both order them by what each adds to those before it in the design settings of the leaderboard, of which
-those with similar clients count most (remedy_gains.toml).
+They are defined in remedies.toml. Both order them by what each adds to those before it in the design settings
+of the leaderboard, of which those with similar clients count most (remedy_gains.toml).
 """
 
 import json
 import math
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,22 +18,12 @@ from eunoe.config.settings import flatten, merge
 from eunoe.data.checks import Array
 from eunoe.data.statistics import summarize
 from eunoe.store.run_records import with_averaging
+from eunoe.text import read_data
 
 SHORT = 60
-# The distances in label skew and in powers of ten (samples, clients) at which settings are half alike.
+# Distances at which the closeness of settings is halved: label skew, and log10 of samples and of clients.
 _REACH = np.array([0.3, 1.0, 0.5])
-# Names of factors.
-_FACTORS = {
-    "0.01": "a hundredth of",
-    "0.1": "a tenth of",
-    "0.111": "a ninth of",
-    "0.333": "a third of",
-    "0.5": "half of",
-    "2": "twice",
-    "3": "three times",
-    "9": "nine times",
-    "10": "ten times",
-}
+_DATA = read_data("eunoe.analysis", "remedies.toml")
 
 
 @dataclass(frozen=True)
@@ -46,7 +34,7 @@ class Remedy:
       the learning rate of the last round relative to that of the first.
     - `labels`: only if the clients' class mixes differ. `dead`: only if the run learned nothing. `below`:
       only for learning rates below it.
-    - `code`: the line that makes the change in a project with a loop of its own, where there is one.
+    - `code`: the line of code that makes the change in a custom training loop, if any.
     """
 
     name: str
@@ -60,20 +48,16 @@ class Remedy:
     below: float = math.inf
     code: str = ""
 
-    @classmethod
-    def method(cls, name: str, reason: str = "", labels: bool = False, **options: Any) -> Self:
-        """Return the remedy of another method."""
-        return cls(name, {"method": {"name": name, **options}}, reason, labels=labels)
-
     @property
     def label(self) -> str:
         """The name with the factors; empty for the baseline."""
-        rate = _FACTORS.get(f"{self.lr:.3g}", f"{self.lr:.3g} times")
+        factors = _DATA["factors"]
+        rate = factors.get(f"{self.lr:.3g}", f"{self.lr:.3g} times")
         words = [
             self.name,
             f"{rate} the learning rate" if self.lr != 1 else "",
             "falling learning rate" if self.final_lr != 1 else "",
-            f"{_FACTORS[f'{self.epochs:.3g}']} the local epochs" if self.epochs != 1 else "",
+            f"{factors[f'{self.epochs:.3g}']} the local epochs" if self.epochs != 1 else "",
         ]
         label = ", ".join(filter(None, words))
         if "averaging" not in self.changes:
@@ -125,42 +109,11 @@ class Remedy:
         return not names or any(config[section]["name"] != name for section, name in names.items())
 
 
-SERVER_MOMENTUM = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
-
-AVERAGING = Remedy(
-    "",
-    {"averaging": {"decay": 0.9}},
-    "evaluates the mean of the global models; costs clients nothing",
-    code="strategy = eunoe.flower.average(strategy), or eunoe.ModelAverage(model) in a loop",
-)
-WSM = Remedy(
-    "wsm",
-    {"loss": {"name": "wsm"}},
-    "re-weights the softmax by the client's class shares, which spares absent classes",
-    labels=True,
-    code='loss = eunoe.client_loss("wsm", counts=label_counts), in the clients',
-)
-SCAFFOLD = Remedy(
-    "scaffold with server momentum",
-    {"method": {"name": "scaffold"}, **SERVER_MOMENTUM},
-    "corrects each client's drift by its earlier updates; sends twice the bytes",
-)
-FEDNTD = Remedy.method("fedntd", "keeps the received model's outputs for the other classes", labels=True)
-FEDPROX = Remedy.method("fedprox", "keeps the client's model close to the received one", mu=0.1)
-FLASHBACK = Remedy.method(
-    "flashback",
-    "distills the clients' models and the last global model into the average, weighted by label counts",
-)
-FEDDF = Remedy.method("feddf", "distills the mean of the clients' outputs into the average")
-REPLAY = Remedy(
-    "replay",
-    {"replay": {"memory": 100}},
-    "clients keep some samples of each class and train on them again; nothing more is sent",
-)
-
-
-# Its values follow from the clients, see `recommend`.
-PRESET = Remedy("recommended preset")
+REMEDIES: Mapping[str, Remedy] = {
+    key: Remedy(**{"name": key, **values}) for key, values in _DATA["remedy"].items()
+}
+# What `cure` tries.
+TABLE: Sequence[Remedy] = [replace(REMEDIES[key], **changes) for key, changes in _DATA["table"]]
 
 
 def averaging_decay(rounds: int) -> float:
@@ -199,13 +152,12 @@ def recommend(clients: Clients) -> Remedy:
     covered = clients.taking * (1 - clients.skew)
     momentum = round(float(np.clip(0.5 + 0.55 * (covered - 0.4), 0.5, 0.85)), 2)
     changes = {"method": {"name": "fedacg", "momentum": momentum}}
-    return replace(PRESET, changes=changes, lr=0.5 if momentum < 0.8 else 1 / 3)
+    return replace(REMEDIES["preset"], changes=changes, lr=0.5 if momentum < 0.8 else 1 / 3)
 
 
 def read_gains() -> list[dict[str, Any]]:
     """Return the gains of remedies in the design settings of the leaderboard."""
-    text = files("eunoe.analysis").joinpath("remedy_gains.toml").read_text("utf-8")
-    return list(tomllib.loads(text)["setting"])
+    return list(read_data("eunoe.analysis", "remedy_gains.toml")["setting"])
 
 
 def order_by_gain(remedies: Sequence[Remedy], clients: Clients) -> list[Remedy]:

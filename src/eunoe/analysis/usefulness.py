@@ -26,14 +26,15 @@ from eunoe.errors import join_names
 from eunoe.metrics.forgetting import mean_at_end
 from eunoe.store.run_records import Array, RunRecords
 
-# Accuracies of the only class that a model knows and of all others; a class below the last is not learned.
+# The least accuracy of a class that a model knows, the most of one that it does not, and of one that it has
+# not learned at all.
 KNOWN, UNKNOWN, NOT_LEARNED = 0.9, 0.1, 0.01
 # The share of predictions from which on a class is named.
 MOSTLY = 0.8
 
 
 class Usefulness(NamedTuple):
-    """What to say of a model before its forgetting, empty if it knows every class; whether it is useless."""
+    """A sentence for a model that is useless or misses classes, else empty; whether it is useless."""
 
     sentence: str = ""
     useless: bool = False
@@ -85,17 +86,17 @@ def _of_classes(run: RunRecords, accuracy: float, each: Array) -> Usefulness:
                 words = f"Predicts class {names[first]!r} for {predicted:.0%} of the samples: {words}"
         elif dominated:
             words = (
-                f"Is right on class {names[first]!r} ({each[first]:.0%}) and hardly on any other (at most "
+                f"Only class {names[first]!r} is predicted well ({each[first]:.0%}, others at most "
                 f"{each[second]:.0%}); {words}"
             )
         return Usefulness(words[0].upper() + words[1:], True)
     missing = [repr(names[label]) for label in known if each[label] < NOT_LEARNED]
-    return Usefulness(f"Is hardly ever right on {join_names(missing)} (below 1%)." if missing else "")
+    return Usefulness(f"Accuracy is below 1% on {join_names(missing)}." if missing else "")
 
 
 def over_seeds(sentences: Sequence[str]) -> str:
     """Return the sentence of the first seed that has one, and how many seeds have one."""
-    said = [sentence for sentence in sentences if sentence]
-    if len(sentences) < 2 or not said:
-        return said[0] if said else ""
-    return f"{said[0][:-1]} ({len(said)} of {len(sentences)} seeds)."
+    nonempty = [sentence for sentence in sentences if sentence]
+    if len(sentences) < 2 or not nonempty:
+        return nonempty[0] if nonempty else ""
+    return f"{nonempty[0][:-1]} ({len(nonempty)} of {len(sentences)} seeds)."

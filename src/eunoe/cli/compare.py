@@ -65,7 +65,7 @@ def compare(
         raise InputError("--metric needs --by client")
     short = format == "table" and not all_
     chosen = [name.strip() for name in columns.split(",")] if columns else []
-    selected = comparison.named(chosen) if chosen else MAIN if short else None
+    selected = comparison.find_columns(chosen) if chosen else MAIN if short else None
     if paired:
         shown = [column for column in selected or comparison.columns if column in comparison.columns]
         _print(comparison.paired().table(shown), format)

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from eunoe.config.messages import explain
+from eunoe.config.messages import explain_in
 from eunoe.errors import InputError
 
 
@@ -71,7 +71,7 @@ class Options(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise InputError(f"{where}: {explain(error)}") from None
+            raise InputError(f"{where}: {explain_in(cls, error)}") from None
 
 
 def _mentions(annotation: Any, *kinds: type) -> bool:
@@ -163,7 +163,7 @@ class FeatureShift(Options):
 class Augment(Options):
     """Random augmentation of training images; off by default."""
 
-    crop_padding: int = Field(0, ge=0, le=1024, description="Crop to the same size after padding by so much.")
+    crop_padding: int = Field(0, ge=0, le=1024, description="Pixels of padding before a random crop.")
     flip: bool = Field(False, description="Flip half of the images horizontally.")
     cutout: int = Field(0, ge=0, le=4096, description="Side of a random square to blank, in pixels.")
 
@@ -205,7 +205,7 @@ class Training(Options):
     )
     label_counts: Literal["train", "train_and_validation", "seen"] = Field(
         "train",
-        description="Labels that losses count: training, also validation (WSM's code), or the most so far.",
+        description="Labels that losses count: training; with validation (WSM's code); the maximum so far.",
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
@@ -381,7 +381,7 @@ class Staleness(Options):
 
     max: int = Field(ge=0, le=1000, description="Largest delay in rounds; as many models are kept.")
     distribution: Literal["uniform", "geometric"] = Field(
-        "uniform", description="Delays from 0 to max alike, or d with probability 1 / 2^(d + 1)."
+        "uniform", description="Uniform from 0 to max, or geometric: d with probability 1 / 2^(d + 1)."
     )
     weighting: Literal["none", "polynomial"] = Field(
         "none", description="Weight of a change with delay d: 1, or 1 / sqrt(1 + d)."
@@ -420,7 +420,7 @@ class Probe(Options):
         "(drift), mean output probabilities (probability), or package.module:Name."
     )
     rounds: tuple[int, ...] = Field((), description="Measure in these rounds.")
-    every: Whole = Field(0, ge=0, description="Measure every so many rounds; 0: never.")
+    every: Whole = Field(0, ge=0, description="Measure every n-th round; 0: never.")
     at: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
         (), description="Measure at these fractions of the run."
     )

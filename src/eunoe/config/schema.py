@@ -38,7 +38,7 @@ class Model(Named):
 class Evaluation(Options):
     """Evaluation of the global model."""
 
-    every: Rounds = Field(1, description="Evaluate every so many rounds and the round before; 0: never.")
+    every: Rounds = Field(1, description="Evaluate every n-th round and the round before; 0: never.")
     last: Rounds = Field(10, description="Evaluate each of the last rounds; the result is their mean.")
     chunk: int = Field(500, ge=1, le=1_000_000, description="Samples evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the pooled validation parts of the clients.")

@@ -78,7 +78,7 @@ def _quantize(move: Tensor, bits: int, rng: np.random.Generator) -> Vectors:
 
 
 def support(vectors: Sequence[Tensor], entries: int) -> Tensor:
-    """Return this many indices that include all at which one of the vectors is not 0."""
+    """Return `entries` indices that include every nonzero entry of the vectors."""
     moved = torch.stack([value != 0 for value in vectors]).any(0)
     nonzero = moved.nonzero().flatten()
     if len(nonzero) > entries:

@@ -137,10 +137,7 @@ class FlatModel:
 
     def forward(self, x: Input) -> Tensor:
         """Return the logits at the module's own weights."""
-        args, named = self.arguments_of(x)
-        with self._autocast():
-            logits: Tensor = logits_of(self.module(*args, **named))
-        return self._to_dtype(logits)
+        return self._to_dtype(logits_of(self._call(self.module, x)))
 
     def forward_at(
         self,
@@ -151,8 +148,7 @@ class FlatModel:
     ) -> Tensor:
         """Return the logits at any parameters; buffers that are passed are updated in training mode."""
         named = self._named(parameters, float_buffers, int_buffers)
-        with self._autocast():
-            logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
+        logits = logits_of(self._call(self.module, x, named))
         self._update(float_buffers, named)
         return self._to_dtype(logits)
 
@@ -166,17 +162,22 @@ class FlatModel:
         """Return features and logits, by default at the module's own parameters."""
         if self._both is None:
             raise InputError("this model has no features: it must compute `classifier(features(x))`")
-        args, by_name = self.arguments_of(x)
-        both: tuple[Tensor, Tensor]
+        if parameters is None:
+            features, logits = self._call(self._both, x)
+        else:
+            named = self._named(parameters, float_buffers, int_buffers)
+            inner = {f"model.{name}": value for name, value in named.items()}
+            features, logits = self._call(self._both, x, inner)
+            self._update(float_buffers, named)
+        return self._to_dtype(features), self._to_dtype(logits)
+
+    def _call(self, module: nn.Module, x: Input, tensors: dict[str, Tensor] | None = None) -> Any:
+        """Call a module on a batch, with these parameters and buffers in place of its own."""
+        args, named = self.arguments_of(x)
         with self._autocast():
-            if parameters is None:
-                both = self._both(*args, **by_name)
-            else:
-                named = self._named(parameters, float_buffers, int_buffers)
-                inner = {f"model.{name}": value for name, value in named.items()}
-                both = functional_call(self._both, inner, args, by_name)
-                self._update(float_buffers, named)
-        return self._to_dtype(both[0]), self._to_dtype(both[1])
+            return (
+                module(*args, **named) if tensors is None else functional_call(module, tensors, args, named)
+            )
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

@@ -181,10 +181,9 @@ def check_task(component: Supporting, task: Task, kind: str, name: str) -> None:
     """Raise InputError if a named component does not support the task of the data."""
     if supports(component, task):
         return
-    names = [
-        other for other in KINDS[kind].names if supports(cast(Supporting, registry.find(kind, other)), task)
-    ]
+    of = KINDS[kind]
+    names = [other for other in of.names if supports(cast(Supporting, registry.find(kind, other)), task)]
     raise InputError(
-        f"{KINDS[kind].label} {name!r} supports {' and '.join(component.tasks)}, not {task.name}: use "
+        f"{of.label} {name!r} supports {' and '.join(component.tasks)}, not {task.name}: use "
         f"{'one of ' if len(names) > 1 else ''}{', '.join(names)}"
     )

@@ -55,9 +55,10 @@ class Method(Options):
     weighting: Weighting = "samples"
 
     cost: ClassVar[Cost] = Cost()
-    # False for a method that computes the new weights itself: it goes with plain averaging only.
+    # False for a method that computes the new weights itself, which needs the default server optimizer.
     takes_server_optimizer: ClassVar[bool] = True
-    # False for a method that uses uploads or models in ways that no aggregation but the mean can protect.
+    # False for a method that uses uploads in ways that no aggregation but the mean can protect.
+    # A method with `keeps_models` takes no other aggregation either.
     takes_aggregation: ClassVar[bool] = True
     # Whether clients take part at all; without them `aggregate` only has the weights it started from.
     trains_clients: ClassVar[bool] = True
@@ -75,8 +76,8 @@ class Method(Options):
     own_start: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
-    # Whether `correct` treats every number for itself, so that it may get a matrix with a row per client; it
-    # counts in the class that defines `correct`.
+    # Whether `correct` is elementwise, so it may be called on a matrix with a row per client. A class that
+    # overrides `correct` must set it again.
     elementwise: ClassVar[bool] = True
     # Supported tasks: all, unless it needs the probabilities or counts of classes.
     tasks: ClassVar[tuple[TaskName, ...]] = EVERY

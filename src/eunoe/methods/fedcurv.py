@@ -14,7 +14,7 @@ the server adds, so any subset of clients may take part.
     q        kept           share of the largest entries of I that count; the others are 0 and do not travel
              memory         u and v of all clients seen so far, or of the last round only
              decay          factor on u and v in every round: what was learned from data that have changed
-                            since fades (not in the paper, whose data stay)
+                            since fades (not in the paper, where data are fixed)
 
 The paper does not say how I is estimated; here it is the mean of squared per-sample gradients of the task's
 plain loss, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the paper.

@@ -57,7 +57,6 @@ class FedDF(Method):
     cost = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
     takes_server_optimizer = False
     keeps_models = True
-    takes_aggregation = False
     tasks = CLASSES
     neutral = Neutral({"steps": 0})
 

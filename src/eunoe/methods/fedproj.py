@@ -50,7 +50,6 @@ class FedProj(Method):
     cost = Cost("0", "1", "1 + memory", "+ 1 pass forward and back a step", "m forward, 1 epoch")
     takes_server_optimizer = False
     keeps_models = True
-    takes_aggregation = False
     tasks = CLASSES
     neutral = Neutral({"memory": 0, "server_epochs": 0})
 

@@ -65,7 +65,6 @@ class Flashback(PublicEpochs):
     cost = Cost("0", "1 + C", "1 + C", "+ 1 forward a step", "m + 1 forward, epochs on public data; pi, r")
     takes_server_optimizer = False
     keeps_models = True
-    takes_aggregation = False
     tasks = CLASSES
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 

@@ -47,7 +47,6 @@ class GradMA(Method):
 
     cost = Cost(client_compute="+ 2 passes forward and back a step", server_extra="m, G")
     keeps_models = True
-    takes_aggregation = False
     # A quadratic program for each client and step.
     vectorizes = False
     neutral = Neutral({"worker": False, "server": False})

@@ -44,7 +44,7 @@ class Labelwise(Method):
         if not context.model.has_features:
             raise InputError("labelwise requires a model that computes `classifier(features(x))`")
         if context.server_optimizer.gma is not None:
-            # It would damp most the rows that few clients own, which this method is there to keep.
+            # It would damp most the rows that few clients own, which this method should keep.
             raise InputError("labelwise cannot be combined with server_optimizer.gma: leave it out")
         return []
 

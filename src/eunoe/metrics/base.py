@@ -43,7 +43,7 @@ class Rows:
     logits: bool = False
 
 
-def balanced_test_rows(federation: Federation, samples: int, seed: int) -> Rows:
+def draw_test_rows(federation: Federation, samples: int, seed: int) -> Rows:
     """Return a fixed part of the test set, class-balanced for classification, to measure local models on."""
     labels = federation.data.test.y.numpy()
     order = generator(seed, "probe part").permutation(len(labels))
@@ -111,12 +111,12 @@ class Evaluation:
     @cached_property
     def per_class(self) -> Floats:
         """Accuracy by class, NaN for a class without samples; balanced accuracy by label."""
-        return np.array(metrics_from_sums(self.task, self._sums)["per_class"])
+        return np.array(self.standard["per_class"])
 
     @cached_property
-    def _sums(self) -> dict[str, NDArray[Any]]:
-        """Sums over the samples, from which the standard metrics follow."""
-        return compute_sums(self)
+    def standard(self) -> dict[str, Any]:
+        """The standard metrics of the task, from sums over the samples."""
+        return metrics_from_sums(self.task, compute_sums(self))
 
     @cached_property
     def knowledge(self) -> Floats | None:
@@ -160,7 +160,7 @@ class Snapshot:
 
     The evaluations of a round are `validation`, `client_test` and `test`, where these exist; numbers
     computed on clients' own machines are in `elsewhere`. `counts` are the training labels by class of
-    the client whose local model it is, None where they are unknown.
+    the client that trained the local model, None if unknown.
     """
 
     round: int
@@ -182,7 +182,7 @@ class Metric(Options, ABC):
 
     # Which models of a round it receives.
     sees: ClassVar[tuple[Role, ...]] = ("global",)
-    # What it needs of predictions besides classes and losses.
+    # Parts of the predictions that it needs besides classes and losses.
     needs: ClassVar[tuple[Need, ...]] = ()
     # The tasks that it supports.
     tasks: ClassVar[tuple[TaskName, ...]] = CLASSES

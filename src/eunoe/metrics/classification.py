@@ -26,7 +26,7 @@ class SupportedMetric(EvaluationMetric):
 
     min_support: int = Field(10, ge=1, description="Classes with fewer samples than this are left out.")
 
-    def supported(self, evaluation: Evaluation) -> tuple[Integers, Integers]:
+    def count_supported(self, evaluation: Evaluation) -> tuple[Integers, Integers]:
         """Return the classes with enough samples, and how many samples each has."""
         labels = evaluation.labels
         single = evaluation.task.name == "classification"
@@ -39,7 +39,7 @@ class BalancedAccuracy(SupportedMetric):
     """Mean over classes of the accuracy of each class."""
 
     def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
-        classes, counts = self.supported(evaluation)
+        classes, counts = self.count_supported(evaluation)
         known = ~np.isnan(evaluation.per_class[classes])
         return _mean(evaluation.per_class[classes[known]], counts[known])
 
@@ -50,7 +50,7 @@ class MacroF1(SupportedMetric):
     def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
         from sklearn.metrics import f1_score
 
-        classes, counts = self.supported(evaluation)
+        classes, counts = self.count_supported(evaluation)
         if len(classes) < 2:
             return None
         predicted = evaluation.predictions.predicted
@@ -69,7 +69,7 @@ class AUROC(SupportedMetric):
     def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
         from sklearn.metrics import roc_auc_score
 
-        classes, counts = self.supported(evaluation)
+        classes, counts = self.count_supported(evaluation)
         enough = len(evaluation.labels) - counts >= self.min_support
         classes, counts = classes[enough], counts[enough]
         labels, multilabel = evaluation.labels, evaluation.task.name == "multilabel"

@@ -30,9 +30,9 @@ class RoundMetrics:
         judging: bool = False,
         own_models: bool = False,
     ) -> None:
-        """With `own_models` each client has a model of its own, and only clients' samples are evaluated.
+        """With `own_models` each client has its own model, and only samples of clients are evaluated.
 
-        With `judging`, half of the validation samples are a set of their own; all sets but validation are
+        With `judging`, half of the validation samples form a separate set; all sets but validation are
         evaluated on demand.
         """
         self.federation, self.seed = federation, seed
@@ -58,7 +58,7 @@ class RoundMetrics:
         if judging and "validation" in self.sets:
             self.on_demand = {name: rows for name, rows in self.sets.items() if name != "validation"}
             both = self.sets["validation"]
-            kept = kept_for_judging(both.rows)
+            kept = mask_judging_rows(both.rows)
             if kept.all() or not kept.any():
                 raise InputError("evaluation.judging needs more validation samples: raise split.validation")
             self.sets = {"validation": _select(both, ~kept)}
@@ -92,7 +92,7 @@ class RoundMetrics:
         return compute_metrics(self.metrics, model, own)
 
 
-def kept_for_judging(rows: Integers) -> NDArray[np.bool_]:
+def mask_judging_rows(rows: Integers) -> NDArray[np.bool_]:
     """Return which rows are kept for judging: the same half of all rows, whatever the seed and the client."""
     # A multiplicative hash, since neighboring rows may be alike.
     return (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(63)).astype(bool)

@@ -93,7 +93,7 @@ def spread(values: ArrayLike) -> Spread:
 
 
 class ClientForgetting(NamedTuple):
-    """Local client forgetting of one round: rows are models, columns are whose data."""
+    """Client forgetting in a round: [models, clients' data], and the mean over other clients' data."""
 
     matrix: Array
     by_model: Array
@@ -203,7 +203,7 @@ class DriftSum:
     def add(self, update: ArrayLike) -> None:
         """Add one client's update."""
         update = np.asarray(update, dtype=np.float64)
-        # Not a norm of BLAS, whose bits depend on the number of threads.
+        # BLAS norms depend on the number of threads in the last bits.
         length = float(np.sqrt(np.sum(update**2)))
         self.lengths.append(length)
         self.total = self.total + update
@@ -254,7 +254,7 @@ def reweighted_accuracy(per_class: ArrayLike, counts: ArrayLike) -> Array:
     """
     per_class, counts = np.asarray(per_class, np.float64), np.asarray(counts, np.float64)
     known = ~np.isnan(per_class)
-    # Not a product of BLAS, whose bits depend on the number of threads.
+    # BLAS products depend on the number of threads in the last bits.
     weight = np.einsum("...c,kc->...k", known.astype(np.float64), counts)
     total = np.einsum("...c,kc->...k", np.where(known, per_class, 0.0), counts)
     return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)

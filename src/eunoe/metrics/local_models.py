@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eunoe.core.tasks import EVERY, LABELED
 from eunoe.data.federation import Federation
-from eunoe.metrics.base import Evaluation, Floats, Metric, Role, Rows, Snapshot, balanced_test_rows
+from eunoe.metrics.base import Evaluation, Floats, Metric, Role, Rows, Snapshot, draw_test_rows
 from eunoe.metrics.forgetting import DriftSum, reweighted_accuracy
 from eunoe.store.schema import (
     ClientMatrixRecord,
@@ -75,7 +75,7 @@ class ClientMatrix(LocalMetric):
         # Only classes can be reweighted to a client's labels.
         few = federation.task.name == "classification" and min(len(part) for part in parts) < _FEW
         if self.data == "test" or (self.data == "auto" and few and len(federation.data.test)):
-            return {"test": balanced_test_rows(federation, self.samples, seed)}
+            return {"test": draw_test_rows(federation, self.samples, seed)}
         owners = np.repeat(np.array(self._owners), [len(part) for part in parts])
         return {"validation": Rows("clients", np.concatenate(parts), owners)}
 
@@ -114,7 +114,7 @@ class LocalPerClass(LocalMetric):
         return len(federation.data.test) > 0
 
     def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
-        return {"test": balanced_test_rows(federation, self.samples, seed)}
+        return {"test": draw_test_rows(federation, self.samples, seed)}
 
     def measure(self, model: Snapshot) -> tuple[Numbers, float]:
         evaluation = model.evaluations["test"]
@@ -154,24 +154,23 @@ class Probability(LocalMetric):
         return {"clients": self._clients, "probability": self._numbers["local"], "counts": counts}
 
 
-class Drift(Metric):
+class Drift(LocalMetric):
     """Distances of local models from their start and from each other, and the cosine between updates."""
 
     sees = ("start", "local")
     tasks = EVERY
 
     _start: Tensor | None = PrivateAttr(None)
-    _clients: list[int | None] = PrivateAttr(default_factory=list)
     _sum: DriftSum = PrivateAttr(default_factory=DriftSum)
 
     def reset(self) -> None:
-        self._start, self._clients, self._sum = None, [], DriftSum()
+        super().reset()
+        self._start, self._sum = None, DriftSum()
 
-    def update(self, model: Snapshot) -> None:
+    def measure(self, model: Snapshot) -> None:
         if self._start is None:
             self._start = model.parameters.double()
         else:
-            self._clients.append(model.client)
             self._sum.add((model.parameters.double() - self._start).cpu().numpy())
 
     def compute(self) -> DriftRecord:

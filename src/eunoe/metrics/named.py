@@ -11,7 +11,7 @@ from eunoe.errors import InputError
 from eunoe.metrics.base import Metric
 from eunoe.store.schema import BY_SET, RECORDED
 
-# Computed for every evaluated model, as far as they support its task.
+# Computed for every evaluated model if they support its task.
 STANDARD = (*BY_SET, "forgetting")
 
 

@@ -16,7 +16,7 @@ from eunoe.data.federation import Federation
 from eunoe.metrics.base import Integers, Metric, Rows, Snapshot
 
 
-def personal_rows(
+def draw_personal_rows(
     by_class: Sequence[Integers], counts: Integers, size: int, rng: np.random.Generator
 ) -> Integers:
     """Draw `size` test rows in the proportions of a client's label counts; none if no class is tested.
@@ -41,7 +41,7 @@ class Personal(Metric):
         labels = federation.data.test.y.numpy()
         by_class = [np.flatnonzero(labels == label) for label in range(federation.classes)]
         parts = [
-            personal_rows(by_class, own, self.samples, generator(seed, "personal test", client=client))
+            draw_personal_rows(by_class, own, self.samples, generator(seed, "personal test", client=client))
             for client, own in enumerate(federation.all_counts())
         ]
         rows, owners = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])

@@ -28,7 +28,7 @@ class Score(EvaluationMetric):
 
     @property
     def needs(self) -> tuple[Need, ...]:  # type: ignore[override]
-        """What the metric needs."""
+        """The logits, for AUROC."""
         return ("logits",) if self.by == "auroc" else ()
 
     def measure(self, evaluation: Evaluation) -> float | None:

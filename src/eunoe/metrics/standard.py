@@ -12,14 +12,21 @@ from eunoe.core.tasks import EVERY, LABELED
 from eunoe.errors import InputError
 from eunoe.metrics.base import Evaluation, EvaluationMetric, Need
 from eunoe.metrics.forgetting import spread
-from eunoe.metrics.sums import metrics_from_sums
 
 
-class Accuracy(EvaluationMetric):
+class SumMetric(EvaluationMetric):
+    """Base of the metrics that follow from sums over samples (metrics/sums.py)."""
+
+    number: ClassVar[str]
+
+    def measure(self, evaluation: Evaluation) -> Any:
+        return evaluation.standard[self.number]
+
+
+class Accuracy(SumMetric):
     """Fraction of samples whose class is predicted correctly."""
 
-    def measure(self, evaluation: Evaluation) -> float:
-        return float(evaluation.right.mean())
+    number = "accuracy"
 
 
 class Loss(EvaluationMetric):
@@ -31,22 +38,11 @@ class Loss(EvaluationMetric):
         return evaluation.loss
 
 
-class PerClass(EvaluationMetric):
+class PerClass(SumMetric):
     """Accuracy by class, or balanced accuracy by label."""
 
     tasks = LABELED
-
-    def measure(self, evaluation: Evaluation) -> list[float]:
-        return [float(value) for value in evaluation.per_class]
-
-
-class SumMetric(EvaluationMetric):
-    """Base of the metrics that follow from sums."""
-
-    number: ClassVar[str]
-
-    def measure(self, evaluation: Evaluation) -> float:
-        return float(metrics_from_sums(evaluation.task, evaluation._sums)[self.number])
+    number = "per_class"
 
 
 class F1(SumMetric):
@@ -110,7 +106,7 @@ class ByClient(EvaluationMetric):
 
     @property
     def needs(self) -> tuple[Need, ...]:  # type: ignore[override]
-        """What the further metrics need."""
+        """The needs of the further metrics."""
         return tuple({need for name in self.metrics for need in _build(name).needs})
 
     def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:

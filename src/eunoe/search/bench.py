@@ -2,7 +2,8 @@
 
 In every setting of a suite, each entry tries its points on one search seed; the point with the highest
 validation score runs on fresh seeds. A run is given by its best checkpoint on validation data; its test
-accuracy is read once. Entries are ranked by the gain over FedAvg, tuned alike (analysis/leaderboard.py).
+accuracy is read once. Entries are ranked by the gain over FedAvg, which is tuned in the
+same way (analysis/leaderboard.py).
 """
 
 import gzip
@@ -59,12 +60,11 @@ def bench(
         board = eunoe.bench("quick", methods=["my_package:Mine"])
         board.describe("mine")  # "mine is 3rd of 22; +4.2 points [3.1, 5.3] over FedAvg; ..."
     """
-    chosen_suite = load_suite(suite, only)
-    chosen = [*(chosen_suite.entries if all_entries else ()), *own_entries(entries, methods)]
+    loaded = load_suite(suite, only)
+    chosen = [*(loaded.entries if all_entries else ()), *own_entries(entries, methods)]
+    stored = [] if all_entries else read_stored()
     with show_progress(progress) as callbacks:
-        return run_bench(
-            chosen_suite, chosen, Path(out), jobs or cores(), [] if all_entries else None, callbacks
-        )
+        return run_bench(loaded, chosen, Path(out), jobs or cores(), stored, callbacks)
 
 
 def own_entries(entries: Sequence[Path | str], methods: Sequence[str]) -> list[Entry]:
@@ -78,7 +78,7 @@ def run_bench(
     entries: Sequence[Entry],
     out: Path,
     jobs: int = 1,
-    stored: Sequence[Row] | None = None,
+    stored: Sequence[Row] = (),
     callbacks: Callbacks | None = None,
 ) -> Leaderboard:
     """Run what is neither stored nor in the folder, and return the leaderboard of the suite.
@@ -86,7 +86,7 @@ def run_bench(
     FedAvg and the stored entries are part of it. If only some settings have stored rows, the others are left
     out. The same call continues a bench that was cut off.
     """
-    rows = [row for row in (read_stored() if stored is None else stored) if row["suite"] == suite.name]
+    rows = [row for row in stored if row["suite"] == suite.name]
     settings = stored_settings(suite, rows) or suite.setting
     new = {entry.name for entry in entries}
     rows = [row for row in rows if row["entry"] not in new]
@@ -180,16 +180,12 @@ class Bench:
             for seed in seeds:
                 planned = self._plan(setting, trial, seed)
                 run = read_run(planned.folder, begun=False)
-                facts = {"setting": setting.name, "half": setting.half, "entry": name, "seed": seed}
-                # Stored with the first seed only.
-                once = {
-                    "config": json.dumps(absolute_paths(planned.values)),
-                    "trials": scores[name],
-                    "clients": clients_of(run),
-                }
-                self._add(
-                    {**facts, "point": trial.number, **measure(run), **(once if seed == seeds[0] else {})}
-                )
+                row = {"setting": setting.name, "half": setting.half, "entry": name, "seed": seed}
+                row |= {"point": trial.number, **measure(run)}
+                if seed == seeds[0]:
+                    config = json.dumps(absolute_paths(planned.values))
+                    row |= {"config": config, "trials": scores[name], "clients": clients_of(run)}
+                self._add(row)
 
     def _trials(self, entry: Entry, setting: Setting, values: Mapping[str, Any]) -> list[Trial]:
         trials = []

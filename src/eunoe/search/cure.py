@@ -1,4 +1,4 @@
-"""The cure of a run: a remedy that is found on validation data and judged on fresh seeds (docs/cure.md).
+"""Cure a run: search for a remedy on validation data and measure its gain on fresh seeds (docs/cure.md).
 
 Each remedy is trained once and scored by its newest model and by the average of its models. All results are
 in a folder, and the same call continues a cure that was cut off.
@@ -14,7 +14,7 @@ from eunoe.analysis.summary import summarize
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import absolute_paths, merge
 from eunoe.errors import InputError
-from eunoe.metrics.evaluation import kept_for_judging
+from eunoe.metrics.evaluation import mask_judging_rows
 from eunoe.search.budget import format_budget, parse_budget
 from eunoe.search.cure_runs import CureRuns, list_seeds
 from eunoe.search.cure_search import FRESH, SLACK, CureOptions, Search, SearchClock, estimate_seconds
@@ -63,7 +63,14 @@ def cure(
         cure.gain  # the gain over the baseline's best checkpoint, with its 95% interval
         eunoe.run(cure.config)
     """
-    options = CureOptions(parse_budget(budget), trials, seeds, metric, jobs)
+    values = {
+        "budget": parse_budget(budget),
+        "trials": trials,
+        "seeds": seeds,
+        "metric": metric,
+        "jobs": jobs,
+    }
+    options = CureOptions.read(values, "cure")
     with show_progress(progress) as callbacks:
         result = find_cure(run, options, out, callbacks)
     return replace(result, sentences=(*result.sentences, *composed_privacy(result.folder)))
@@ -76,7 +83,7 @@ def find_cure(
     run = run if isinstance(run, Run) else Run(run)
     source = run.folder
     if run.read.flower or run.read.observed:
-        raise InputError(f"{source} is the run of a Flower federation, whose data are not here")
+        raise InputError(f"{source} is the run of a Flower federation: its data are not on this machine")
     records = read_run(source)
     folder = Path(out) if out is not None else source.resolve().with_name(f"{source.resolve().name}-cure")
     summary = summarize(records)
@@ -161,7 +168,7 @@ def _prepare(
     federation = simulation.federation
     check_validation(federation)
     rows, _ = federation.pooled("validation")
-    samples = int((~kept_for_judging(rows)).sum())
+    samples = int((~mask_judging_rows(rows)).sum())
     if not samples or samples == len(rows):
         raise InputError("a cure needs more validation samples: raise split.validation")
     config = make_config(values)

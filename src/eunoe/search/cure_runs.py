@@ -13,7 +13,7 @@ from eunoe.config.schema import Config
 from eunoe.config.settings import merge
 from eunoe.search.budget import Clock, TimeUp
 from eunoe.search.halving import Callbacks, Trial
-from eunoe.search.remedies import Variants, kept_objects
+from eunoe.search.remedies import Variants, select_objects
 from eunoe.simulation.build import UserObjects
 from eunoe.simulation.hooks import Record
 from eunoe.simulation.many import Planned, execute, is_done
@@ -59,7 +59,7 @@ class CureRuns:
         values = merge(self._values(variants.averaged), {"evaluation": {"test": False}})
         values.pop("metrics", None)
         label = self.label(self.own_variant(variants))
-        return Trial(number, label, values, kept_objects(variants.averaged, self.objects))
+        return Trial(number, label, values, select_objects(variants.averaged, self.objects))
 
     def is_averaging_alone(self, remedy: Remedy) -> bool:
         """Whether a remedy changes no training, so that its runs show the baseline too."""
@@ -71,7 +71,10 @@ class CureRuns:
         """Run baseline and winner on fresh seeds; return the pairs that ended before the budget did."""
         rounds, folder = self.config.rounds, self.folder / "runs"
         alone = self.is_averaging_alone(winner)
-        arms = [self._arm(remedy) for remedy in ((winner,) if alone else (baseline, winner))]
+        arms = [
+            Trial(0, self.label(remedy), self._values(remedy), select_objects(remedy, self.objects))
+            for remedy in ((winner,) if alone else (baseline, winner))
+        ]
         pairs = [[arm.plan_run(folder, seed, rounds) for arm in arms] for seed in seeds]
         left = [rounds - int(read_status(run.folder).get("round", 0)) for pair in pairs for run in pair]
         if any(left):
@@ -89,9 +92,6 @@ class CureRuns:
         ended = list(takewhile(lambda pair: all(map(is_done, pair)), pairs))
         before, after = ([Run(pair[arm].folder) for pair in ended] for arm in (0, -1))
         return [_without_averaging(run, self.label(baseline)) for run in before] if alone else before, after
-
-    def _arm(self, remedy: Remedy) -> Trial:
-        return Trial(0, self.label(remedy), self._values(remedy), kept_objects(remedy, self.objects))
 
     def _values(self, remedy: Remedy) -> dict[str, Any]:
         values = remedy.apply(self.values, self.config)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
+
+from pydantic import Field
 
 from eunoe.analysis.remedies import Remedy
 from eunoe.analysis.statistics import mean
-from eunoe.config.options import ScoreName
-from eunoe.errors import InputError, nearest
+from eunoe.config.options import Options, ScoreName
 from eunoe.metrics.forgetting import known_mean, mean_over_rounds
 from eunoe.search.budget import Clock
 from eunoe.search.cure_runs import CureRuns, list_seeds
@@ -24,7 +25,7 @@ from eunoe.store.run_records import RunRecords
 SEARCH_SEEDS = 1000
 # The least number of fresh seeds, for which time is reserved.
 FRESH = 5
-# Scores of fewer validation samples are means over several search seeds, up to so many.
+# With fewer validation samples, scores are means over several search seeds (at most MOST_SEEDS).
 ENOUGH_SAMPLES, MOST_SEEDS = 400, 4
 # How many remedies of the table, or variations of the best, are tried at a time.
 WAVE = 6
@@ -39,28 +40,18 @@ FIRST = 0.5
 SLACK, SHARE = 1.5, 0.8
 
 
-@dataclass(frozen=True)
-class CureOptions:
+class CureOptions(Options):
     """The options of a cure; `budget` is in seconds."""
 
     budget: float
-    trials: int | None = None
-    seeds: int | None = None
-    metric: str | None = None
+    trials: int | None = Field(None, ge=1)
+    seeds: int | None = Field(None, ge=FRESH)
+    metric: ScoreName | None = None
     jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.seeds is not None and self.seeds < FRESH:
-            raise InputError(f"a cure needs at least {FRESH} fresh seeds, not {self.seeds}")
-        if self.trials is not None and self.trials < 1:
-            raise InputError(f"a cure needs at least 1 trial, not {self.trials}")
-        names = get_args(ScoreName)
-        if self.metric is not None and self.metric not in names:
-            raise InputError(f"there is no score {self.metric!r}: {nearest(self.metric, names)}")
 
 
 def estimate_seconds(run: RunRecords) -> float:
-    """Return the seconds that a full run takes, as far as the run itself tells."""
+    """Estimate the seconds of a full run from the source run."""
     done = max(1, len(run.metrics))
     return float(run.status.get("seconds", 0.0)) / done * run.checked_config.rounds
 
@@ -74,10 +65,6 @@ class SearchClock(Clock):
     def __init__(self, budget: float, estimate: float) -> None:
         super().__init__(budget)
         self.estimate, self.rounds, self.full, self.reserved = estimate, 0, 1, 0
-
-    def tick(self) -> None:
-        """Count a round of a run."""
-        self.rounds += 1
 
     @property
     def run_seconds(self) -> float:
@@ -174,7 +161,7 @@ class Search:
         return self.clock.left / trial if trial else math.inf
 
     def seconds_needed(self) -> float:
-        """Return the least budget with a search, as far as the speed is known."""
+        """Estimate the smallest budget that allows a search."""
         runs = 2 * (self.options.seeds or FRESH) + 3 * SHARE * len(self.seeds)
         return SLACK * runs * self.clock.run_seconds
 
@@ -210,7 +197,7 @@ class Search:
         def on_round(planned: Planned, record: Record | None) -> None:
             self.runs.callbacks.on_round(planned, record)
             if record is not None:
-                self.clock.tick()
+                self.clock.rounds += 1
 
         return Halving(
             self.runs.folder / "search",

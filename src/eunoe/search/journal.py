@@ -10,7 +10,6 @@ A search that was interrupted continues with the same plan: nothing in the journ
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,7 +20,8 @@ import numpy as np
 from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError
-from eunoe.system.files import make_folder, open_regular, plain, read_lines, write_text, writing
+from eunoe.store.line_file import LineFile
+from eunoe.system.files import make_folder, plain, read_lines, write_text
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Journal:
     """A journal on disk. Opening the journal of another plan raises an InputError."""
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
-        self.path = path
+        self._file = LineFile(path)
         self.settings: dict[int, dict[str, Any]] = {}
         self.labels: dict[int, str] = {}
         self.scores: dict[tuple[int, int], Scores] = {}
@@ -110,12 +110,9 @@ class Journal:
         self._add(notes)
 
     def _add(self, line: Mapping[str, Any]) -> None:
-        line = plain(line)
-        with writing(self.path), open_regular(self.path, "ab") as file:
-            file.write(f"{json.dumps(line)}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-        self._load(line)
+        self._file.append([line])
+        self._file.sync()
+        self._load(plain(line))
 
     def _load(self, line: Mapping[str, Any]) -> None:
         if "rounds" in line:

@@ -1,4 +1,4 @@
-"""The scores of a run whose validation samples are kept in two halves: best checkpoint and last rounds.
+"""Scores of a run with `evaluation.judging`: of its best checkpoint and of its last rounds.
 
 The best checkpoint is the model with the highest score on the first half (`validation`); its scores on the
 second half (`judging`) and on the test set had no part in picking it.

@@ -6,18 +6,12 @@ remedy is compared with a badly tuned baseline.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from eunoe.analysis.remedies import (
-    FEDDF,
-    FEDNTD,
-    FEDPROX,
-    FLASHBACK,
-    PRESET,
-    SCAFFOLD,
-    SERVER_MOMENTUM,
-    WSM,
+    REMEDIES,
+    TABLE,
     Clients,
     Remedy,
     averaging_decay,
@@ -28,52 +22,16 @@ from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
 
-# Learning rates from which a tenfold one is not tried.
-SMALL = 0.02
-THIRD = 1 / 3
 
-BASELINE = Remedy("")
-# The momentum of FedACG lengthens steps almost sevenfold: it is tried with a smaller learning rate.
-FEDACG = Remedy.method("fedacg")
-WSM_FEDACG = Remedy("wsm with fedacg", {**WSM.changes, **FEDACG.changes}, labels=True)
-MILD_FEDACG = Remedy("fedacg with momentum 0.5", {"method": {"name": "fedacg", "momentum": 0.5}})
-
-TABLE: Sequence[Remedy] = (
-    BASELINE,
-    PRESET,
-    replace(BASELINE, lr=0.1, dead=True),
-    replace(BASELINE, lr=0.01, dead=True),
-    replace(FEDACG, lr=THIRD),
-    replace(BASELINE, lr=3.0),
-    WSM,
-    replace(WSM_FEDACG, lr=THIRD),
-    SCAFFOLD,
-    replace(BASELINE, lr=THIRD),
-    replace(MILD_FEDACG, lr=0.5),
-    replace(WSM, lr=3.0),
-    replace(BASELINE, lr=10.0, below=SMALL),
-    replace(BASELINE, final_lr=0.1),
-    FEDNTD,
-    Remedy("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
-    Remedy("wsm with server momentum", {**WSM.changes, **SERVER_MOMENTUM}, labels=True),
-    Remedy("server momentum", SERVER_MOMENTUM),
-    replace(BASELINE, epochs=0.5),
-    FEDPROX,
-    Remedy.method("fedsam"),
-    FLASHBACK,
-    FEDDF,
-)
-
-
+@dataclass
 class Applicability:
-    """Decides which remedies fit a run, in which order, and that none is tried twice."""
+    """Decides which remedies fit a run, and that none is tried twice; `dead`: the run learned nothing."""
 
-    def __init__(
-        self, values: Mapping[str, Any], config: Config, objects: UserObjects, dead: bool = False
-    ) -> None:
-        """`dead`: whether the run learned nothing."""
-        self.values, self.config, self.objects, self.dead = values, config, objects, dead
-        self.configs: list[Config] = []
+    values: Mapping[str, Any]
+    config: Config
+    objects: UserObjects
+    dead: bool = False
+    configs: list[Config] = field(default_factory=list)
 
     def select(self, remedies: Sequence[Remedy]) -> list[Remedy]:
         """Return the remedies that fit and are new."""
@@ -87,7 +45,7 @@ class Applicability:
             if changed is None or (new := make_config(changed)) in self.configs:
                 return False
             if remedy.label:
-                assemble(new, UserObjects(**kept_objects(remedy, self.objects)))
+                assemble(new, UserObjects(**select_objects(remedy, self.objects)))
         except InputError:
             if not remedy.label:
                 raise
@@ -103,17 +61,19 @@ def order_table(clients: Clients, labels_alike: bool, forgets_little: bool) -> l
     learning rates come first.
     """
 
+    preset = recommend(clients)
+
     def key(remedy: Remedy) -> tuple[bool, bool, bool, bool]:
         rate = not remedy.name and remedy.epochs == 1
         first = remedy in TABLE[:1] or remedy.dead
         return (
             not first,
-            remedy.name != PRESET.name,
+            remedy.name != preset.name,
             labels_alike and remedy.labels,
             forgets_little and not rate,
         )
 
-    table = [recommend(clients) if remedy is PRESET else remedy for remedy in TABLE]
+    table = [preset if remedy == REMEDIES["preset"] else remedy for remedy in TABLE]
     return sorted(order_by_gain(table, clients), key=key)
 
 
@@ -128,11 +88,13 @@ def vary(remedy: Remedy) -> list[Remedy]:
     ]
     if "loss" not in remedy.changes:
         name = f"wsm with {remedy.name}" if remedy.name else "wsm"
-        variations.insert(2, replace(remedy, name=name, changes={**remedy.changes, **WSM.changes}))
+        variations.insert(
+            2, replace(remedy, name=name, changes={**remedy.changes, **REMEDIES["wsm"].changes})
+        )
     return variations
 
 
-def kept_objects(remedy: Remedy, objects: UserObjects) -> dict[str, Any]:
+def select_objects(remedy: Remedy, objects: UserObjects) -> dict[str, Any]:
     """Return the user's objects, without those that the remedy replaces by a named component."""
     return {key: it for key, it in vars(objects).items() if it is not None and key not in remedy.changes}
 

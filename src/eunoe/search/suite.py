@@ -1,26 +1,23 @@
 """Suites and entries of the leaderboard, read from TOML."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from eunoe.analysis.remedies import Remedy
-from eunoe.config.messages import explain_in
 from eunoe.config.options import Options
 from eunoe.config.schema import make_config
 from eunoe.config.settings import merge, read_config
 from eunoe.errors import InputError, nearest
+from eunoe.text import read_data
 
 # All entries have the same number of trials.
 MOST_POINTS = 4
 BASELINE = "fedavg"
 Half = Literal["design", "judging"]
-Kind = TypeVar("Kind", bound=Options)
-_FOLDER = files("eunoe.search") / "suites"
 
 
 class Setting(Options):
@@ -83,12 +80,12 @@ def load_suite(name: str, only: str = "") -> Suite:
     """Return a suite by its name or from a TOML file, with the settings that have `only` in their name."""
     known = suite_names()
     if name in known:
-        values = tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
+        values = read_data("eunoe.search", f"suites/{name}.toml")
     elif name.endswith(".toml"):
         values = read_config(Path(name))
     else:
         raise InputError(f"there is no suite {name!r}: {nearest(name, known)}")
-    suite = _validate(Suite, {"name": Path(name).stem, **values}, name)
+    suite = Suite.read({"name": Path(name).stem, **values}, name)
     chosen = tuple(setting for setting in suite.setting if only in setting.name)
     if not chosen:
         raise InputError(f"suite {name!r} has no setting with {only!r} in its name")
@@ -97,18 +94,15 @@ def load_suite(name: str, only: str = "") -> Suite:
 
 def suite_names() -> list[str]:
     """Return the names of the suites."""
-    names = [Path(file.name).stem for file in _FOLDER.iterdir() if file.name.endswith(".toml")]
-    return sorted(name for name in names if name != "entries")
+    paths = [Path(file.name) for file in (files("eunoe.search") / "suites").iterdir()]
+    return sorted(path.stem for path in paths if path.suffix == ".toml" and path.stem != "entries")
 
 
 def load_entries(path: Path | None = None) -> list[Entry]:
     """Return the entries of the leaderboard, or those of a TOML file."""
-    if path is None:
-        values = tomllib.loads((_FOLDER / "entries.toml").read_text("utf-8"))
-    else:
-        values = read_config(path)
-        values = values if "entry" in values else {"entry": [{"name": path.stem, **values}]}
-    return [_validate(Entry, entry, str(path or "entries.toml")) for entry in values["entry"]]
+    values = read_data("eunoe.search", "suites/entries.toml") if path is None else read_config(path)
+    entries = values["entry"] if path is None or "entry" in values else [{"name": path.stem, **values}]
+    return [Entry.read(entry, str(path or "entries.toml")) for entry in entries]
 
 
 def method_entry(method: str) -> Entry:
@@ -116,10 +110,3 @@ def method_entry(method: str) -> Entry:
     points = tuple(Point(lr=lr) for lr in (0.33, 1.0, 3.0, 10.0))
     name = method.rpartition(":")[2].lower()
     return Entry(name=name, config={"method": {"name": method}}, points=points)
-
-
-def _validate(kind: type[Kind], values: Mapping[str, Any], where: str) -> Kind:
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain_in(kind, error)}") from None

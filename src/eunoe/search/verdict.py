@@ -20,9 +20,9 @@ from eunoe.simulation.run import Run
 from eunoe.system.files import write_text
 
 NOT_PRIVATE = (
-    "Each run of the cure trains on the same clients again, which the epsilon of a single run does not "
-    "count: it holds for the cured model only if the cure was found on other clients. No checkpoint is "
-    "picked, since that would spend more; runs are given by their last rounds."
+    "Every run of the cure trains on the same clients, which the epsilon of a single run does not include: "
+    "it is valid for the cured model only if the search used other clients. Picking a checkpoint would spend "
+    "more privacy, so runs are compared by their last rounds."
 )
 _GIVEN = {"best": "best checkpoint", "last": "last rounds"}
 # What an outcome has besides the score, and the loss of it on one seed that is not mentioned.
@@ -55,7 +55,7 @@ class Cure:
 
 @dataclass(frozen=True)
 class Arms:
-    """Outcomes by seed: of the baseline as it is given and in its last rounds, and of the remedy."""
+    """Outcomes by seed: the baseline's (best checkpoint or last rounds), its last rounds, the remedy's."""
 
     baseline: Sequence[Outcome]
     last: Sequence[Outcome]
@@ -88,8 +88,8 @@ def judge(
 ) -> Cure:
     """Compare the winner with the baseline seed by seed; if it is better, write cure.toml.
 
-    `config` is that of the run to cure, in which the winner's changes are made. `which` is how the baseline
-    is given. `alternatives` are the other variants of the search, the baseline first.
+    `config` is that of the run to cure, in which the winner's changes are made. `which` selects the
+    baseline's best checkpoint or its last rounds. `alternatives` are the other variants, the baseline first.
     """
     own: Which = "last" if config.privacy is not None else "best"
     arms = Arms(
@@ -150,7 +150,7 @@ def describe_fairness(arms: Arms, alternatives: Sequence[tuple[str, Outcome]]) -
         return []
     sentences = [f"{'; '.join(f'{name} {change.points()}' for name, change in known.items())}.".capitalize()]
     if harmed := [name for name, change in known.items() if change.negative]:
-        words = f"It lowers the {' and the '.join(harmed)} by more than the interval."
+        words = f"It significantly lowers the {' and the '.join(harmed)}."
         label = _harmless(alternatives)
         other = f" {label} did not on the search seeds." if label else " No other candidate avoids that."
         sentences.append(words + other)

@@ -312,7 +312,7 @@ RULES: list[Rule] = [
         "server_optimizer cannot be combined with method={method}: it computes the new weights itself",
     ),
     Rule(
-        lambda s: s.robust and not s.method.takes_aggregation,
+        lambda s: s.robust and (s.method.keeps_models or not s.method.takes_aggregation),
         "aggregation={aggregation} cannot be combined with method={method}, whose uploads it cannot protect",
     ),
     Rule(

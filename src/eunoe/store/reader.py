@@ -123,7 +123,7 @@ def read_records(path: Path, kind: Any, tail: int | None = None) -> Iterator[dic
 
 
 def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """Return the files of a run folder that differ from what its newest readable checkpoint says of them."""
+    """Return the files that do not match their digests in the newest readable checkpoint."""
     for path in sorted((folder / "checkpoints").glob("*.safetensors"), reverse=True):
         # A damaged checkpoint is reported when the run is resumed.
         with suppress(OSError, SafetensorError, EunoeError, KeyError, TypeError, AttributeError, ValueError):
@@ -145,14 +145,14 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 def find_run(path: Path) -> Path:
     """Return a run folder by its path, or by its name in tables if one run below this folder has it."""
-    folders = _folders_named(str(path)) if not path.exists() else []
+    folders = _find_by_name(str(path)) if not path.exists() else []
     if len(folders) > 1:
         raise InputError(f"{len(folders)} runs are named {path}: pass one of {join_names(map(str, folders))}")
     return folders[0] if folders else path
 
 
-def _folders_named(name: str) -> list[Path]:
-    """Return the runs up to three levels below this folder by a name as "fedavg · ce, training.lr=0.1"."""
+def _find_by_name(name: str) -> list[Path]:
+    """Return the runs up to three levels below the working directory with this name in tables."""
     title, *options = name.split(", ")
     matches, depths = [], ("*", "*/*", "*/*/*")
     folders = sorted(path.parent for depth in depths for path in Path().glob(f"{depth}/config.toml"))
@@ -180,7 +180,7 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
         candidates = [config.parent for config in path.rglob("config.toml")]
         candidates.sort(key=lambda folder: ([part.casefold() for part in folder.parts], folder))
         if not path.exists():
-            candidates = _folders_named(str(path))
+            candidates = _find_by_name(str(path))
         runs = [folder for folder in candidates if _is_run(folder)]
         if not runs:
             raise InputError(f"{path} contains no run")
@@ -206,13 +206,13 @@ def label_runs(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[Ru
 
 
 def name_configs(configs: Sequence[Config]) -> list[str]:
-    """Return a name for each configuration; equal ones are told apart by the options that differ."""
+    """Return a name for each configuration; equal names are extended by the options that differ."""
     named, pairs = [], [(config.title, flat_options(config)) for config in configs]
     titles = [title for title, _ in pairs]
     short = dict(zip(titles, shorten_titles(titles), strict=True))
     for title, own in pairs:
-        alike = [options for other, options in pairs if other == title]
-        varying = {key for other in alike for key in {**own, **other} if own.get(key) != other.get(key)}
+        same_title = [options for other, options in pairs if other == title]
+        varying = {key for other in same_title for key in {**own, **other} if own.get(key) != other.get(key)}
         named.append(", ".join([short[title], *(f"{key}={own.get(key, 'none')}" for key in sorted(varying))]))
     return named
 
@@ -245,7 +245,7 @@ def group_key(config: Config) -> str:
 
 def flat_options(config: Config) -> dict[str, Any]:
     """Return the options that determine a run's results besides its seed, as `section.option`."""
-    # With defaults, so that options unknown to an earlier version do not set its runs apart.
+    # With defaults, so that runs of an earlier version compare equal if they lack newer options.
     values = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
     if config.data.name == "given":
         # Measured on training samples that may follow from the seed.

@@ -1,6 +1,7 @@
 """The records of one run as arrays: curves, results and the numbers of each class and client."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import flatten
 from eunoe.core.tasks import TASKS, Classification, Task
 from eunoe.errors import Damaged, InputError, nearest
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
@@ -63,27 +65,9 @@ def common_task(tasks: Sequence[type[Task]]) -> type[Task]:
 
 def check_recorded(records: Iterable[Record], name: str) -> None:
     """Refuse a name such as "test.accuracy" that no round has; before the first round any is accepted."""
-    known = {path for record in records for path in _paths(record)}
+    known = {path for record in records for path in flatten(record)}
     if known and name not in known:
         raise InputError(f"no round of this run has {name!r}: {nearest(name, known)}")
-
-
-def _paths(record: Record, prefix: str = "") -> Iterator[str]:
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-def _number_paths(record: Record, prefix: str = "") -> Iterator[str]:
-    """Yield the paths of numbers; of a number with its support, the path of the number only."""
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            number = {"value": value["value"]} if "value" in value else value
-            yield from _number_paths(number, f"{prefix}{key}.")
-        elif isinstance(value, int | float):
-            yield f"{prefix}{key}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +89,7 @@ class RunRecords:
 
     @property
     def observed(self) -> bool:
-        """Whether it was only measured, in a training loop or a Flower project of somebody else."""
+        """Whether it was measured in a custom loop or Flower project, and not run by Eunoe."""
         return "method" not in self.config
 
     @cached_property
@@ -180,7 +164,14 @@ class RunRecords:
         """The paths of the numbers of metrics that the config names, such as `name.part`."""
         paths = set()
         for record in self.metrics:
-            paths |= set(_number_paths({name: record[name] for name in record.keys() - RECORDED}))
+            values = flatten({name: record[name] for name in record.keys() - RECORDED})
+            # Of a value with its support, the value only.
+            paths |= {
+                path
+                for path, value in values.items()
+                if isinstance(value, int | float)
+                and (path.endswith(".value") or f"{path.rpartition('.')[0]}.value" not in values)
+            }
         return sorted(paths - PHASE)
 
     @cached_property
@@ -254,9 +245,9 @@ class RunRecords:
 
 
 def relabel(run: RunRecords, label: str) -> RunRecords:
-    """Return the run under another label; its configuration is not validated again."""
-    other = replace(run, label=label)
-    vars(other)["checked_config"] = run.checked_config
+    """Return a copy with another label; cached values are kept."""
+    other = copy(run)
+    vars(other)["label"] = label
     return other
 
 

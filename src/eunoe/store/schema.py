@@ -264,7 +264,7 @@ PROBES: Mapping[str, Any] = {
     "drift": DriftRecord,
     "probability": ProbabilityRecord,
 }
-# The keys that a record must have, and the lists whose lengths are those of other lists.
+# The required keys of a record, and lists that must be as long as other lists.
 _REQUIRED: Mapping[Any, Sequence[str]] = {
     RoundRecord: ("round",),
     ProbeRecord: ("round", "probe"),
@@ -293,7 +293,7 @@ _VALIDATORS = {
 
 
 def validate(value: dict[str, Any], record: Any, where: Path | str) -> dict[str, Any]:
-    """Return a value as it is if it fits a record; `where` it was read from."""
+    """Validate a value against a record and return it; `where` names its source in errors."""
     try:
         _VALIDATORS[record].validate_python(value, strict=True)
     except ValidationError as error:

@@ -122,10 +122,10 @@ def client_rows(runs: Sequence[RunRecords]) -> list[Row]:
     except InputError:
         return []
     return [
-        {"run": title, "client": clients.name(key), "samples": samples}
-        | {"accuracy": mean([*values[key].values()]), "metric": clients.metric}
+        {"run": title, "client": name, "samples": samples}
+        | {"accuracy": mean([*values[name].values()]), "metric": clients.metric}
         for title, values in clients.arms.items()
-        for key, samples in clients.samples.items()
+        for name, samples in clients.samples.items()
     ]
 
 
