@@ -67,7 +67,7 @@ class Source(Record):
     paper: str
     where: str
     kind: Literal["table", "figure", "text", "identity", "bound", "question"]
-    # The quantity.
+    # The quantity; of a figure, what is measured says it.
     reports: str
     setting: str
     shows: str

@@ -152,7 +152,7 @@ def test_figures_exist(experiment: Experiment) -> None:
     assert (
         experiment.source.kind != "figure"
         or experiment.draws != "accuracy"
-        or "accuracy" in experiment.source.reports
+        or any(measure.of == "accuracy" for measure in experiment.measures.values())
     )
 
 
