@@ -27,8 +27,7 @@ from eunoe_papers.tables import read_table
 
 FILES = ("tce", "thesis", "wsm", "fedcurv", "flashback", "streams")
 # What an experiment takes from the one whose runs it uses.
-OWN = {"name", "source", "claims", "of", "also", "shares", "own", "tolerance"}
-INHERITED = Experiment.model_fields.keys() - OWN
+INHERITED = Experiment.model_fields.keys() - {"name", "source", "claims", "of", "also", "shares", "tolerance"}
 
 
 class Paper(Record):
