@@ -100,8 +100,7 @@ class Judged:
     @property
     def counted(self) -> bool:
         """Whether it is a claim of a paper that has a verdict of its own."""
-        own = self.summary["own"] or not self.summary["counted"]
-        return self.word in WORDS and not own and not self.repeated
+        return self.word in WORDS and self.summary["counted"] and not self.repeated
 
     @property
     def paper_value(self) -> str:
@@ -280,7 +279,7 @@ def _section(shown: Published, note: str, out: Path) -> list[str]:
     extra = [
         f"- {claim['claim']}: {claim['verdict']}, {claim['estimate']}."
         for claim in shown.claims
-        if not note and claim["verdict"] in WORDS and (claim["own"] or not claim["counted"])
+        if not note and claim["verdict"] in WORDS and not claim["counted"]
     ]
     rows = [row for row in shown.rows if re.search(r"\d", row.paper) and shown.scale == "full"]
     if not (note or extra or rows):

@@ -5,7 +5,6 @@ A claim compares arms row by row. A row has all cells that differ only in the pa
 
     above        how far the better arm is above the best of its rivals (below, with `lower`)
     gains_more   how much more the first pair gains than each of the others
-    identity     equal in the first pair, different in the second (to a tenth of a point)
 """
 
 import math
@@ -21,8 +20,8 @@ from eunoe_papers.labels import Label, Part
 Values = Mapping[Label, float]
 # The measure by which the best learning rate is chosen.
 VALIDATION = "validation"
-# How many points from the best the TCE paper looks for learning rates, and what a claim of identity allows.
-NEAR, EQUAL = (2, 3, 5), 0.001
+# How many points from the best the TCE paper looks for learning rates.
+NEAR = (2, 3, 5)
 Selector = dict[str, Part]
 
 
@@ -51,14 +50,14 @@ class Claim(BaseModel):
     over rows counts. `needs` are rivals of which a row must have one. `margin` is added to the statistic.
     With `within` the claim is that the difference is smaller than this. `spread` compares distances from the
     median over seeds. `chosen_on` has, by scale, the seeds on which a setting or the claim itself was chosen.
-    `own` marks a claim that the paper does not make; `counted` is false for one that follows from the
-    setting or that repeats another.
+    `counted` is false for a claim that the paper does not make, that follows from the setting or that
+    repeats another.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sentence: str
-    kind: Literal["above", "gains_more", "identity"] = "above"
+    kind: Literal["above", "gains_more"] = "above"
     pairs: tuple[Pair, ...]
     measure: str = ""
     lower: bool = False
@@ -71,7 +70,6 @@ class Claim(BaseModel):
     unit: str = "points"
     spread: bool = False
     chosen_on: dict[str, tuple[int, ...]] = {}
-    own: bool = False
     counted: bool = True
 
     @model_validator(mode="before")
@@ -109,7 +107,7 @@ class Claim(BaseModel):
             most = max((other for other in others if not math.isnan(other)), default=math.nan)
             if math.isnan(most) and not math.isnan(first):
                 return None
-            value = min(EQUAL, abs(most)) - abs(first) if self.kind == "identity" else first - most
+            value = first - most
         return Comparison(
             value, frozenset(c for result in ran for cell in result.cells for c in sources[cell])
         )

@@ -27,9 +27,8 @@ MARKS: dict[Scale, str] = {
 }
 SHRUNK_SEEDS = (0, 1, 2)
 PART = "eunoe_papers.part:part"
-State = Literal["given", "not converged", "not reached", "lost", "not given"]
-_STATES: dict[str, State] = {"NC": "not converged", "-": "not reached"}
-_STATES |= {"lost": "lost", "not given": "not given"}
+# Entries of tables that are no numbers, as papers print them or as we call them, in words.
+ABSENT = {"NC": "not converged", "-": "not reached", "lost": "lost", "not given": "not given"}
 
 
 class Record(BaseModel):
@@ -43,17 +42,13 @@ class Cell(Record):
 
     text: str
     values: tuple[float, ...] = ()
-    std: float | None = None
-    state: State = "given"
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read a cell from its text."""
-        if text in _STATES:
-            return cls(text=_STATES[text], state=_STATES[text])
-        value, _, deviation = text.partition(" ± ")
-        values = tuple(float(part) for part in value.split(","))
-        return cls(text=text, values=values, std=float(deviation) if deviation else None)
+        if text in ABSENT:
+            return cls(text=ABSENT[text])
+        return cls(text=text, values=tuple(float(part) for part in text.partition(" ± ")[0].split(",")))
 
     @property
     def value(self) -> float | None:
@@ -66,8 +61,8 @@ class Source(Record):
 
     paper: str
     where: str
-    kind: Literal["table", "figure", "text", "identity", "bound", "question"]
-    # The quantity.
+    kind: Literal["table", "figure", "text", "expectation", "question"]
+    # The quantity; of a figure, what is measured says it.
     reports: str
     setting: str
     shows: str
@@ -83,7 +78,7 @@ class Source(Record):
         """What is expected or asked, and whether the paper states it."""
         if self.kind == "question":
             return f"Asked: {self.shows}"
-        return f"{'Expected' if self.kind in ('identity', 'bound') else 'The paper'}: {self.shows}"
+        return f"{'Expected' if self.kind == 'expectation' else 'The paper'}: {self.shows}"
 
     def target(self, text: str) -> Cell | None:
         """Return the cell that an arm's value of this label should be compared with."""
@@ -137,13 +132,13 @@ STAND_INS: Mapping[str, Config] = read_table("common")["stand_ins"]
 class Experiment(Record):
     """A table or figure of a paper, and the runs that repeat it.
 
-    `of` names the experiment whose table or figure it repeats in another setting, `also` a second table that
-    arms may belong to, `shares` the experiment whose runs these are. `measures` are computed from each run,
-    by the column that they fill ("" where a run fills one cell). `needs_training` is false where claims are
-    about data or arithmetic. `own` is true of what no paper has. `differs` states where the runs depart from
-    the paper. `seeds` is how many full scale has. `draws` names the figure of the report ("settings":
-    accuracy over what is varied). `after` names what is measured on a run that has ended; `tolerance` adds
-    rows with the best learning rates and those near them.
+    `of` names the experiment whose table or figure it repeats in another setting, `also` one whose table some
+    arms belong to, `shares` the experiment whose runs these are. `measures` are computed from each run, by
+    the column that they fill ("" where a run fills one cell). `needs_training` is false where claims are
+    about data or arithmetic. `differs` states where the runs depart from the paper. `seeds` is how many full
+    scale has. `draws` names the figure of the report ("settings": accuracy over what is varied). `after`
+    names what is measured on a run that has ended; `tolerance` adds rows with the best learning rates and
+    those near them.
     """
 
     name: str
@@ -158,7 +153,6 @@ class Experiment(Record):
     also: Source | None = None
     shares: str = ""
     needs_training: bool = True
-    own: bool = False
     seeds: int = 3
     differs: str = ""
     draws: str = "accuracy"
@@ -190,10 +184,9 @@ class Experiment(Record):
 
     def target(self, cell: Label) -> Cell | None:
         """Return the paper's cell that one of ours should be compared with."""
-        tables = [self.source, *([self.also] if self.also else [])]
         # A limit on the steps of a server that stops by itself earlier does not matter.
         texts = (str(cell), str(cell.replace(steps="")))
-        targets = (table.target(text) for table in tables for text in texts)
+        targets = (table.target(text) for table in (self.source, self.also) if table for text in texts)
         return next((target for target in targets if target), None)
 
     def plan(

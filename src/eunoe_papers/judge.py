@@ -23,7 +23,7 @@ from eunoe.data.specs import SPECS
 from eunoe_papers.claims import Claim, Comparison, Values
 from eunoe_papers.experiment import Experiment, Scale
 from eunoe_papers.labels import Label
-from eunoe_papers.outcomes import Reading, format_length
+from eunoe_papers.outcomes import Reading
 from eunoe_papers.tables import read_table
 
 Cells = Mapping[Label, Reading]
@@ -38,8 +38,7 @@ class Verdict:
     """The verdict on a claim, with its effect by seed and the runs that it compares.
 
     `reason` states why a claim is not tested. `sentence` is the claim with what the test leaves out.
-    `reached` says in how many seeds each arm reached a target. `fedavg` is the accuracy that FedAvg reaches,
-    `compared` are the cells that are compared.
+    `reached` says in how many seeds each arm reached a target. `compared` are the cells that are compared.
     """
 
     claim: Claim
@@ -50,9 +49,6 @@ class Verdict:
     diverged: int
     reason: str
     reached: str
-    rounds: str
-    networks: tuple[str, ...]
-    fedavg: tuple[str, ...]
     compared: tuple[str, ...]
 
     @property
@@ -106,9 +102,6 @@ def _judge(
     out_of_reach = bool(reached) and not any(reached.values())
     results = [] if out_of_reach else _compare(claim, seeds, horizon or math.inf)
     by_claim = tuple(result.value for result in results if not math.isnan(result.value))
-    # A claim without FedAvg is about networks that FedAvg has trained as well.
-    has_fedavg = any(reading.planned.is_fedavg for reading in readings)
-    fedavg = fedavg_accuracy(readings if has_fedavg else [r for cells in seeds for r in cells.values()])
     if out_of_reach:
         reason = f"no arm reaches the target within the common horizon of {horizon} rounds"
     elif not results:
@@ -117,8 +110,12 @@ def _judge(
         reason = f"fewer than {MIN_SEEDS} seeds"
     elif not fair:
         reason = "a setting or the claim was chosen on these seeds"
+    elif experiment.needs_training:
+        # A claim without FedAvg is about networks that FedAvg has trained as well.
+        has_fedavg = any(reading.planned.is_fedavg for reading in readings)
+        reason = untrained(readings if has_fedavg else [r for cells in seeds for r in cells.values()])
     else:
-        reason = untrained(fedavg) if experiment.needs_training else ""
+        reason = ""
     effect, diverged = student_interval(by_claim), len(results) - len(by_claim)
     return Verdict(
         claim,
@@ -129,9 +126,6 @@ def _judge(
         diverged,
         reason,
         ", ".join(f"{arm} reached it in {count} of {len(seeds)} seeds" for arm, count in reached.items()),
-        format_length(readings),
-        tuple(dict.fromkeys(", ".join(network(reading.planned.values)) for reading in readings)),
-        tuple(f"{accuracy:.0%}" for accuracy in fedavg.values()) if experiment.needs_training else (),
         tuple(sorted(map(str, compared))),
     )
 
@@ -237,9 +231,9 @@ def fedavg_accuracy(readings: Iterable[Reading]) -> dict[Network, float]:
     return result
 
 
-def untrained(fedavg: Mapping[Network, float]) -> str:
+def untrained(readings: Iterable[Reading]) -> str:
     """Return why the networks are too undertrained for a verdict; empty if they are not."""
-    for which, accuracy in fedavg.items():
+    for which, accuracy in fedavg_accuracy(readings).items():
         if accuracy < needed(which):
             return f"FedAvg reaches {accuracy:.1%} on {which[0]}, less than the {needed(which):.1%} needed"
     return ""

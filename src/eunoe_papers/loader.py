@@ -8,7 +8,7 @@ A file per paper has its title and settings, and its experiments. `common.toml` 
     [paths]      the option that a number in a label sets: lr = "training.lr"
     arms         blocks of parts, each with one value or several; their product makes the arms. A block's
                  `base` is merged before the levels, its `config` after them
-    shares       the experiment whose runs are used; config, arms and scales are taken from it
+    shares       the experiment whose runs are used, which also gives all that INHERITED lists
     like         the same without using its runs
     keep         selects arms, of an experiment or at a smaller scale
     {data}       in the sentence of a claim makes a claim for each data set of its arms
@@ -27,7 +27,7 @@ from eunoe_papers.tables import read_table
 
 FILES = ("tce", "thesis", "wsm", "fedcurv", "flashback", "streams")
 # What an experiment takes from the one whose runs it uses.
-INHERITED = ("config", "arms", "measures", "small", "medium", "seeds", "needs_training", "after", "draws")
+INHERITED = Experiment.model_fields.keys() - {"name", "source", "claims", "of", "also", "shares", "tolerance"}
 
 
 class Paper(Record):
@@ -70,7 +70,8 @@ def find_experiment(name: str) -> Experiment:
 @cache
 def disagreements(name: str) -> list[Disagreement]:
     """Return the disagreements that concern an experiment."""
-    entries = [Disagreement(**entry) for entry in read_table("disagreements")["disagreement"]]
+    tables = read_table("disagreements")["disagreement"]
+    entries = [Disagreement(about=about, **fields) for about, fields in tables.items()]
     experiment = find_experiment(name)
     return [entry for entry in entries if (experiment.of or name) in entry.experiments]
 
@@ -78,14 +79,14 @@ def disagreements(name: str) -> list[Disagreement]:
 @cache
 def _tables() -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the file and the table of each experiment."""
-    return {table["name"]: (file, table) for file in FILES for table in read_table(file)["experiment"]}
+    return {name: (file, table) for file in FILES for name, table in read_table(file)["experiment"].items()}
 
 
 @cache
 def _build(name: str) -> Experiment:
     """Build an experiment, after those that it refers to."""
     file, table = _tables()[name]
-    fields = dict(table)
+    fields = {"name": name, **table}
     source = {key: fields.pop(key) for key in Source.model_fields if key in fields}
     parent = fields.pop("like", None) or fields.get("shares")
     keep, levels = fields.pop("keep", []), fields.pop("levels", {})
@@ -107,6 +108,8 @@ def _build(name: str) -> Experiment:
             fields[scale] = Shrunk(config=config, keep=fields[scale].get("keep", []))
     if inherited:
         fields = {key: getattr(inherited, key) for key in INHERITED} | fields
+        if "shares" in fields:
+            fields["shares"] = inherited.owner
     if keep:
         fields["arms"] = [arm for arm in fields["arms"] if any(arm.label.matches(parts) for parts in keep)]
     fields["source"] = _build(fields["of"]).source if "of" in fields else _read_source(source, file)

@@ -49,16 +49,6 @@ class Reading:
         return known and (scale == "full" or rounds >= planned) and (stand_in or not self.planned.stand_in)
 
 
-def format_length(readings: Iterable[Reading]) -> str:
-    """Format how many rounds runs have, from the fewest to the most, and of how many where one has fewer."""
-    lengths = [reading.length for reading in readings if not reading.outcome.diverged]
-    if not lengths:
-        return ""
-    fewest, most = min(lengths)[0], max(lengths)[0]
-    planned = max((planned for rounds, planned in lengths if rounds < planned), default=0)
-    return (str(most) if fewest == most else f"{fewest} to {most}") + f" of {planned}" * bool(planned)
-
-
 def read_outcome(arm_run: FoundRun) -> Outcome:
     """Read the values of a run by quantity and round; empty if it diverged or has no round yet."""
     config, run = arm_run.planned.values, arm_run.run

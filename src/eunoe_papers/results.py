@@ -66,7 +66,6 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         """Return the results as plain values, for a file."""
         source = self.experiment.source
-        own = self.experiment.own or source.kind == "question"
         return {
             "experiment": self.experiment.name,
             "source": f"{source.paper}, {source.where}",
@@ -81,11 +80,7 @@ class Results:
                     "effect": [None if math.isnan(value) else round(value, 6) for value in verdict.effect],
                     "by_seed": [round(value, 6) for value in verdict.by_seed],
                     "seeds": verdict.seeds,
-                    "own": own or verdict.claim.own,
-                    "counted": verdict.claim.counted,
-                    "rounds": verdict.rounds,
-                    "networks": list(verdict.networks),
-                    "fedavg": list(verdict.fedavg),
+                    "counted": verdict.claim.counted and source.kind != "question",
                     "compared": list(verdict.compared),
                     "estimate": verdict.estimate,
                     "text": verdict.text(),

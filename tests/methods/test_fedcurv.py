@@ -153,6 +153,17 @@ def test_largest_entries_are_the_ones_kept(tmp_path: Path) -> None:
     assert int(few.count_nonzero()) == 6
 
 
+def test_weights_change_at_the_kept_entries_only(tmp_path: Path) -> None:
+    whole, few = (curved(tmp_path / str(only), kept=0.5, kept_change=only) for only in (False, True))
+    start = few.run_state.weights.parameters.clone()
+    (sent, state), (every, same) = few.client(1), whole.client(1)
+    kept = state["fisher"] > 0
+    assert torch.equal(sent.weights.parameters[kept], every.weights.parameters[kept])
+    assert torch.equal(sent.weights.parameters[~kept], start[~kept])
+    assert bool((every.weights.parameters[~kept] != start[~kept]).all())
+    assert torch.equal(state["weighted"], same["weighted"])
+
+
 def test_labels_drawn_from_the_model(tmp_path: Path) -> None:
     """With enough samples, drawn labels give the expectation over the model's own predictions."""
     x = torch.ones(4000, 1, dtype=torch.float64)

@@ -237,6 +237,20 @@ def test_the_server_keeps_a_trained_epoch_never_the_average(tmp_path: Path) -> N
     assert rounds.records[0]["server"]["best_step"] == 1
 
 
+@pytest.mark.parametrize("local", ["ce", "ntd"])
+def test_with_cross_entropy_at_the_server_it_fine_tunes(local: str, tmp_path: Path) -> None:
+    server = {"server_epochs": 4, "server_lr": 0.05, "server_batch_size": 6}
+    ours = {"name": "flashback", "local": local, "server": "ce", **server}
+    trained = after(1, tmp_path, federation(), ours, training=TRAINING)
+    plain = after(1, tmp_path, federation(), {"name": "finetune", **server}, training=TRAINING)
+    assert torch.equal(trained, plain) == (local == "ce")
+    ntd = {**ours, "server_epochs": 0}
+    fedntd = after(
+        1, tmp_path, federation(), {"name": "fedntd" if local == "ntd" else "fedavg"}, training=TRAINING
+    )
+    assert torch.equal(after(1, tmp_path, federation(), ntd, training=TRAINING), fedntd)
+
+
 def test_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="labels"):
         make_simulation(federation(foreign=blobs(40, 7)), "flashback")

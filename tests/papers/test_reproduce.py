@@ -71,7 +71,7 @@ def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
         assert "aria" not in drawn
     assert not figure(tiny(update={"draws": "probabilities"}), results)
     assert len(found) == 4
-    with pytest.raises(InputError, match=r"lr is 0.1 in .* 0.2"):
+    with pytest.raises(InputError, match=r"training\.lr = 0\.1, .* 0\.2"):
         go(tiny(training={"lr": 0.2}))
 
 

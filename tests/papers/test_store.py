@@ -121,7 +121,7 @@ def test_runs_are_counted_and_those_that_ended_are_stored(tmp_path: Path) -> Non
 def test_a_run_of_another_setting_is_refused(tmp_path: Path) -> None:
     (run,) = EXPERIMENT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
     write_run(replace(run, values=merge(run.values, {"training": {"lr": 0.5}})), {1: 0.1})
-    with pytest.raises(InputError, match=r"training.lr is 0.5 in the run .* and 0.01 in the experiment"):
+    with pytest.raises(InputError, match=r"training\.lr = 0\.5, .* 0\.01"):
         find_in_folders(EXPERIMENT, "small", tmp_path)
 
 
@@ -158,5 +158,5 @@ def test_a_run_whose_stream_was_settled_by_its_rounds_is_that_of_the_plan() -> N
     check_config(found, Path("here"))
     other = ran.model_copy(update={"stream": (Named.model_validate({"name": "classes", "every": 9}),)})
     again = replace(found.run, records=replace(records, config=other.model_dump(mode="json")))
-    with pytest.raises(InputError, match="stream is"):
+    with pytest.raises(InputError, match="has stream = "):
         check_config(replace(found, run=again), Path("here"))

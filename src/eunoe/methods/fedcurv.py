@@ -12,6 +12,8 @@ the server adds, so any subset of clients may take part.
     I        labels         true labels (empirical Fisher) or labels drawn from the model
              max_samples    samples of a client that I is estimated on
     q        kept           share of the largest entries of I that count; the others are 0 and do not travel
+             kept_change    only these entries of the weights change, so that compress.share = kept sends no
+                            others (section 3.1)
              memory         u and v of all clients seen so far, or of the last round only
              decay          factor on u and v in every round: what was learned from data that have changed
                             since fades (not in the paper, where data are fixed)
@@ -44,6 +46,7 @@ class FedCurv(Method):
     labels: Literal["true", "sampled"] = Field("true", description="Labels for the Fisher information.")
     max_samples: int | None = Field(None, ge=1, description="Samples to estimate it on; default: all.")
     kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that is kept.")
+    kept_change: bool = Field(False, description="Send the change of the weights at these entries only.")
     memory: Literal["all", "last_round"] = Field("all", description="Clients that the penalty remembers.")
     decay: float = Field(1.0, gt=0, le=1, description="Factor on what is remembered, in every round.")
 
@@ -104,6 +107,8 @@ class FedCurv(Method):
 
     def finish(self, client: ClientContext) -> Finished:
         fisher = self._fisher(client)
+        if self.kept_change:
+            client.weights.copy_(torch.where(fisher > 0, client.weights, client.start.parameters))
         new = {"fisher": fisher, "weighted": fisher * client.weights}
         uploads = new
         if self.memory == "all":

@@ -19,6 +19,7 @@ model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each
     eta, B at the server          server_lr, server_momentum, server_batch_size
     one-sided (figure 10)         local = "ce": at the server only; server_epochs = 0: at the clients only
     NTD at clients (figure 11)    local = "ntd": FedNTD's loss with its beta = 1, temperature 1
+    (not in the paper)            server = "ce": fine-tuning at the server; with local = "ntd" that of FedNTD
     appendix B                    knowledge = "probabilities"
     (not in the paper)            decay: pi is multiplied by it in every round, so that counts of data that
                                   have changed fade; every participation then counts
@@ -28,7 +29,7 @@ counts are taken as absolute; knowledge = "relative" divides by a client's size.
 send no counts: the server takes the mean output of each local model on the public set, and clients weigh pi
 against their own class shares; gamma must be tuned again. There is no factor T^2, as printed: with it
 (t_squared) local training hardly raises the loss, but the model learns more slowly and may stay at chance
-(recipe flashback-t-squared). The paper does not say how the server trains and stops: see public_epochs.py.
+(flashback-t-squared). The paper does not say how the server trains and stops: see public_epochs.py.
 """
 
 import math
@@ -56,6 +57,9 @@ class Flashback(PublicEpochs):
     gamma: Finite = Field(0.025, ge=0, le=1, description="Share of label counts added per participation.")
     temperature: Finite = Field(3.0, gt=0, description="Temperature of all outputs in the distillation.")
     local: Literal["dynamic", "ntd", "ce"] = Field("dynamic", description="Local loss: dKD, NTD or neither.")
+    server: Literal["dynamic", "ce"] = Field(
+        "dynamic", description="Loss at the server: dKD or cross-entropy."
+    )
     knowledge: Literal["counts", "relative", "probabilities"] = Field(
         "counts", description="What a model knows of classes: label counts, their shares, or its mean output."
     )
@@ -139,11 +143,14 @@ class Flashback(PublicEpochs):
     def server_loss(
         self, trainer: ServerTrainer, outputs: list[Tensor], counts: Tensor, pi: Tensor
     ) -> PositionLoss:
-        """dKD on the public set; the outputs are those of the local models, then that of the model sent."""
+        """Return the loss on the public set, given the outputs of the local models and of the model sent."""
+        public = trainer.public("train")
+        plain = trainer.plain_loss(public)
+        if self.server == "ce":
+            return plain
         student, teachers = weigh_teachers(pi, torch.cat([counts, pi[None]]))
         targets = SoftTargets.of(outputs, teachers, self.temperature)
-        public = trainer.public("train")
-        plain, share = trainer.plain_loss(public), student.to(outputs[0])[public.labels]
+        share = student.to(outputs[0])[public.labels]
         return lambda logits, positions: (
             share[positions] * plain(logits, positions) + self._scale * targets.divergence(logits, positions)
         )
