@@ -185,12 +185,12 @@ def test_metrics_of_the_config_are_columns(tmp_path: Path) -> None:
     rows = list(csv.DictReader(eunoe("compare", tmp_path, "--format", "csv").out.splitlines()))
     ends = [record["auroc"]["test"]["value"] for record in done.records]
     assert rows[0]["auroc.test"] == f"{sum(ends) / 2:.4f}"
-    assert rows[0]["score"] == rows[0]["balanced accuracy"]
+    assert rows[0]["balanced_accuracy"] == rows[0]["balanced accuracy"]
     assert "calibration_error.test" in rows[0]
     assert not [name for name in rows[0] if "support" in name or "value" in name]
     one = eunoe("compare", tmp_path, "--column", "auroc", "--format", "csv").out.splitlines()
     assert one == ["run,seeds,auroc.test", f"fedavg · ce,1,{rows[0]['auroc.test']}"]
-    assert "score (balanced_accuracy)" in " ".join(eunoe("compare", tmp_path).out.split())
+    assert ", balanced_accuracy on the test set" in " ".join(eunoe("compare", tmp_path).out.split())
     assert "metric-auroc-test" in figures(tmp_path)
 
 

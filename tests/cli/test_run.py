@@ -174,7 +174,7 @@ def test_going_on_with_a_run(here: Path) -> None:
     again = eunoe("run", "c.toml", "--out", "parts")
     assert (again.code, again.error) == (
         2,
-        "error: parts already has a run; resume it, or use another folder\n",
+        "error: parts already has a run; resume it with eunoe run --resume parts, or use another folder\n",
     )
     changed = eunoe("run", "--resume", "parts", "--set", "training.lr=3")
     assert changed.code == 2

@@ -276,10 +276,7 @@ def test_patients_by_age() -> None:
 
 def test_they_are_in_the_catalog() -> None:
     found = entry("diabetes")
-    assert (found.train, found.test, found.classes, found.clients, found.source) == (
-        356,
-        86,
-        1,
-        5,
+    assert [found[key] for key in ("train", "test", "classes", "clients", "description")] == [
+        *("356", "86", "1", "5"),
         "scikit-learn",
-    )
+    ]

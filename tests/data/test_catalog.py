@@ -40,37 +40,35 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
     write_npz(folder / "mnist.npz", arrays())
     write_npz(folder / "mine.npz", {**arrays(20), "writer_train": np.arange(20) // 4})
     (folder / "broken.npz").write_bytes(b"?")
-    rows = {row.name: row for row in entries()}
+    rows = {row["data set"]: row for row in entries()}
     assert list(rows) == [*EMBEDDED, *SPECS, *TABLES, "broken", "mine"]
-    assert dataclasses.replace(rows["digits"], sha256=None) == dataclasses.replace(
-        rows["digits"],
-        here=True,
-        path=None,
-        train=1442,
-        test=355,
-        classes=10,
-        source="scikit-learn",
-        sha256=None,
-    )
-    assert rows["digits"].sha256 == checksum(digits().train, digits().test)
+    embedded = digits()
+    assert rows["digits"] == {
+        "data set": "digits",
+        "train": "1,442",
+        "test": "355",
+        "classes": "10",
+        "SHA-256": checksum(embedded.train, embedded.test)[:12],
+        "description": "scikit-learn",
+    }
     mnist = rows["mnist"]
-    assert (mnist.here, mnist.path, mnist.train, mnist.test, mnist.classes) == (
-        True,
-        folder / "mnist.npz",
-        10,
-        5,
-        10,
-    )
-    assert mnist.bytes == (folder / "mnist.npz").stat().st_size
-    assert mnist.official is False
-    assert (rows["mine"].clients, rows["mine"].official) == (5, None)
-    assert "broken.npz is not a readable .npz file" in rows["broken"].problem
-    cinic = rows["cinic10"]
-    assert (cinic.here, cinic.train, cinic.test, cinic.source) == (False, 180_000, 90_000, "flwrlabs/cinic10")
-    assert cinic.sha256 is None
-    known = dataclasses.replace(SPECS["mnist"], sha256=mnist.sha256)
+    assert [mnist[key] for key in ("train", "test", "classes")] == ["10", "5", "10"]
+    assert mnist["MB"] == f"{(folder / 'mnist.npz').stat().st_size / 1e6:.1f}"
+    assert mnist["description"] == "not the official arrays"
+    assert (rows["mine"]["clients"], rows["mine"]["description"]) == ("5", "")
+    assert "broken.npz is not a readable .npz file" in rows["broken"]["description"]
+    assert rows["cinic10"] == {
+        "data set": "cinic10",
+        "train": "180,000",
+        "test": "90,000",
+        "classes": "10",
+        "SHA-256": "not downloaded",
+        "description": "flwrlabs/cinic10",
+    }
+    stored = npz(folder / "mnist.npz")
+    known = dataclasses.replace(SPECS["mnist"], sha256=checksum(stored.train, stored.test))
     monkeypatch.setitem(SPECS, "mnist", known)
-    assert entry("mnist").official is True
+    assert entry("mnist")["description"] == "official"
 
 
 def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
@@ -79,7 +77,7 @@ def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
     client = FakeHub({f"mnist/{part}/0000.parquet": file for part in ("train", "test")})
     with client.serving():
         got = fetch("mnist")
-        assert (got.train, got.source) == (2, f"ylecun/mnist@{COMMIT[:12]}")
+        assert (got["train"], got["description"]) == ("2", f"ylecun/mnist@{COMMIT[:12]}")
         fetch("mnist")
         assert len(client.requests) == 1
         with pytest.raises(

@@ -210,7 +210,7 @@ def test_an_engine_that_cannot_start_leaves_nothing_behind(
 def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     run(**NAMED, out=tmp_path)
     before = everything(tmp_path)
-    with pytest.raises(InputError, match="already has a run; resume it, or use another folder"):
+    with pytest.raises(InputError, match="already has a run; resume it with eunoe run --resume"):
         run(**NAMED, out=tmp_path)
     assert everything(tmp_path) == before
 
@@ -222,7 +222,7 @@ def test_a_run_that_came_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: py
         return runs.assemble(*arguments)
 
     monkeypatch.setattr(runs, "assemble", slowly)
-    with pytest.raises(InputError, match="already has a run; resume it, or use another folder"):
+    with pytest.raises(InputError, match="already has a run; resume it with eunoe run --resume"):
         run(**{**NAMED, "rounds": 5, "seed": 1}, out=tmp_path)
     assert Run(tmp_path).config.seed == 0
     assert len(Run(tmp_path).records) == 4

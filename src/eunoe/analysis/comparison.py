@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -87,7 +87,10 @@ class Comparison:
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
             column
-            for column in (*COLUMNS, *(Column(name.removesuffix(".value"), name, 4, name) for name in own))
+            for column in (
+                *_name_score(COLUMNS, runs),
+                *(Column(name.removesuffix(".value"), name, 4, name) for name in own),
+            )
             if self._has(column)
         )
 
@@ -95,9 +98,14 @@ class Comparison:
         measured = any(np.isfinite(row.of(column.metric)).any() for row in self.rows)
         return (measured or not column.optional) and any(run.task.name in column.tasks for run in self._runs)
 
+    def select(self, columns: Sequence[Column] | None) -> Sequence[Column]:
+        """Return those of these columns that the runs have; by default all that they have."""
+        known = {column.metric: column for column in self.columns}
+        return self.columns if columns is None else [known[c.metric] for c in columns if c.metric in known]
+
     def table(self, columns: Sequence[Column] | None = None) -> Table:
         """Return the numbers as a table of text: all columns, or the selected ones."""
-        shown = self.columns if columns is None else [column for column in columns if column in self.columns]
+        shown = self.select(columns)
         rows = [
             [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
         ]
@@ -229,16 +237,25 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     rounds = f"last {last.pop()}" if len(last) == 1 else "last"
     lengths = sorted({len(run.metrics) for run in runs})
     words = [f"the runs are of different length: {', '.join(map(str, lengths))} rounds"] * (len(lengths) > 1)
-    scores = sorted({run.checked_config.evaluation.metric or "" for run in runs} - {""})
-
-    def name(column: Column) -> str:
-        title = f"score ({', '.join(scores)})" if column.metric == "score" else column.title
-        where = " on the test set" if column in MAIN else ""
-        return f"{title}{where}" if column in COLUMNS else "own metrics"
-
-    means = dict.fromkeys(name(column) for column in columns if column.path)
+    main, known = ({column.metric for column in group} for group in (MAIN, COLUMNS))
+    means = dict.fromkeys(
+        column.title + " on the test set" * (column.metric in main)
+        if column.metric in known
+        else "own metrics"
+        for column in columns
+        if column.path
+    )
     words += [f"{', '.join(means)}: mean of the {rounds} rounds"] if means else []
     return "; ".join([*words, *dict.fromkeys(column.note for column in columns if column.note)])
+
+
+def _name_score(columns: Sequence[Column], runs: Sequence[RunRecords]) -> list[Column]:
+    """Return the columns with the score under the name of its metric, if that is the same in all runs."""
+    metrics = {run.checked_config.evaluation.metric for run in runs} - {None}
+    title = metrics.pop() if len(metrics) == 1 else None
+    return [
+        replace(column, title=title) if title and column.metric == "score" else column for column in columns
+    ]
 
 
 def make_arm(title: str, members: Sequence[RunRecords]) -> Arm:

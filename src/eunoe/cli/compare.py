@@ -67,14 +67,14 @@ def compare(
     chosen = [name.strip() for name in columns.split(",")] if columns else []
     selected = comparison.find_columns(chosen) if chosen else MAIN if short else None
     if paired:
-        shown = [column for column in selected or comparison.columns if column in comparison.columns]
-        _print(comparison.paired().table(shown), format)
+        _print(comparison.paired().table(comparison.select(selected)), format)
         return
     _print(comparison.table(selected), format)
     for warning in comparison.warnings() if format == "table" else ():
         print(warning)
     if short and not columns:
-        others = ", ".join(column.title for column in comparison.columns if column not in MAIN)
+        main = comparison.select(MAIN)
+        others = ", ".join(column.title for column in comparison.columns if column not in main)
         print(f"more columns with --all: {others}")
 
 

@@ -34,11 +34,11 @@ def fetch_one(
     force: Annotated[bool, typer.Option(help="Download it again even if it exists.")] = False,
 ) -> None:
     """Download a built-in data set from the Hugging Face hub to NAME.npz in the data folder."""
+    from eunoe.data.builtin import path_of
     from eunoe.data.catalog import fetch
 
-    entry = fetch(name, revision=revision, force=force)
-    _show_entries([entry])
-    print(f"in {entry.path}")
+    _show_entries([fetch(name, revision=revision, force=force)])
+    print(f"in {path_of(name)}")
 
 
 @app.command()
@@ -136,18 +136,6 @@ def _notes(federation: "Federation") -> str:
 
 def _show_entries(entries: "list[Entry]") -> None:
     from eunoe.cli.tables import show
+    from eunoe.data.catalog import COLUMNS
 
-    rows = []
-    for entry in entries:
-        numbers = (entry.train, entry.test, entry.classes, entry.clients)
-        official = {None: None, True: "official", False: "not the official arrays"}[entry.official]
-        rows.append(
-            [
-                entry.name,
-                *("" if number is None else f"{number:,}" for number in numbers),
-                "" if entry.bytes is None else f"{entry.bytes / 1e6:.1f}",
-                entry.sha256[:12] if entry.sha256 else "unusable" if entry.here else "not downloaded",
-                entry.problem or ", ".join(part for part in (entry.source, official) if part),
-            ]
-        )
-    show(["data set", "train", "test", "classes", "clients", "MB", "SHA-256", "description"], rows)
+    show(list(COLUMNS), [[entry.get(column, "") for column in COLUMNS] for entry in entries])

@@ -1,6 +1,5 @@
 """The catalog of data sets: those that are built in, and those in the data folder."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,28 +14,9 @@ from eunoe.errors import InputError
 
 # Data sets that come with scikit-learn.
 EMBEDDED = ("digits", "digit_attributes", "diabetes")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A data set in the catalog; `path` is None if there is no file, `problem` is why it is unusable.
-
-    `sha256` is that of the arrays x_train, y_train, x_test, y_test one after the other; `official` says
-    whether it equals the one in the specification, if there is one.
-    """
-
-    name: str
-    path: Path | None
-    here: bool
-    classes: int | None = None
-    train: int | None = None
-    test: int | None = None
-    clients: int | None = None
-    bytes: int | None = None
-    sha256: str | None = None
-    official: bool | None = None
-    source: str | None = None
-    problem: str | None = None
+COLUMNS = ("data set", "train", "test", "classes", "clients", "MB", "SHA-256", "description")
+# The cells of a data set, by column; those that are unknown are missing.
+Entry = dict[str, str]
 
 
 def entries() -> list[Entry]:
@@ -51,16 +31,22 @@ def entry(name: str) -> Entry:
     """Return the entry of one built-in data set."""
     if name in EMBEDDED:
         return _describe(name, None)
+    missing = {"data set": name, "SHA-256": "not downloaded"}
     if name in TABLES:
         try:
             return _describe(name, table_path(name))
         except InputError:
-            return Entry(name, None, False, TABLES[name]["classes"])
+            return {**missing, "classes": str(TABLES[name]["classes"])}
     spec, path = get_spec(name), path_of(name)
     if path.exists():
         return _describe(name, path)
-    train, test = spec.rows if spec.rows[1] else (None, None)
-    return Entry(name, path, False, spec.classes, train, test, source=spec.hub.repo if spec.hub else None)
+    sizes = {"train": f"{spec.rows[0]:,}", "test": f"{spec.rows[1]:,}"} if spec.rows[1] else {}
+    return {
+        **missing,
+        **sizes,
+        "classes": str(spec.classes),
+        "description": spec.hub.repo if spec.hub else "",
+    }
 
 
 def fetch(name: str, *, revision: str | None = None, force: bool = False) -> Entry:
@@ -74,25 +60,20 @@ def fetch(name: str, *, revision: str | None = None, force: bool = False) -> Ent
 
 
 def _describe(name: str, path: Path | None) -> Entry:
+    """Return the entry of a data set that is here; its hash is that of inputs and labels, in order."""
     try:
         data = load(name) if path is None or name in SPECS or name in TABLES else npz(path)
     except InputError as error:
-        return Entry(name, path, True, problem=str(error))
-    official = SPECS[name].sha256 if name in SPECS else None
-    sha256 = checksum(data.train, data.test)
-    source = "scikit-learn" if path is None else None
-    if path is not None and {"repo", "commit"} <= (record := read_record(path)).keys():
-        source = f"{record['repo']}@{str(record['commit'])[:12]}"
-    return Entry(
-        name,
-        path,
-        True,
-        data.classes,
-        len(data.train),
-        len(data.test),
-        clients=None if data.owners is None else len(np.unique(data.owners)),
-        bytes=None if path is None else path.stat().st_size,
-        sha256=sha256,
-        official=None if official is None else sha256 == official,
-        source=source,
-    )
+        return {"data set": name, "SHA-256": "unusable", "description": str(error)}
+    found = {"data set": name, "train": f"{len(data.train):,}", "test": f"{len(data.test):,}"}
+    found |= {"classes": str(data.classes), "SHA-256": (sha256 := checksum(data.train, data.test))[:12]}
+    if data.owners is not None:
+        found["clients"] = f"{len(np.unique(data.owners)):,}"
+    if path is None:
+        return {**found, "description": "scikit-learn"}
+    found["MB"] = f"{path.stat().st_size / 1e6:.1f}"
+    record, official = read_record(path), SPECS[name].sha256 if name in SPECS else None
+    about = [f"{record['repo']}@{str(record['commit'])[:12]}"] if {"repo", "commit"} <= {*record} else []
+    if official is not None:
+        about.append("official" if sha256 == official else "not the official arrays")
+    return {**found, "description": ", ".join(about)}

@@ -229,12 +229,14 @@ def _is_batch(data: Batches) -> TypeIs[Batch]:
 
 def _split_batch(batch: Batch) -> tuple[Input, Tensor]:
     """Return the inputs and the labels of a batch; a dict with one other entry has a single input."""
-    if not isinstance(batch, Mapping):
-        x, y = batch
-        return as_input(x), y
-    label = next((name for name in _LABELS if name in batch), None)
-    if label is None:
-        names = join_names(map(str, batch))
-        raise InputError(f"a batch has {names}, none of which is 'labels': rename it or pass pairs (x, y)")
-    inputs = {name: value for name, value in batch.items() if name != label and isinstance(value, Tensor)}
-    return as_input(inputs if len(inputs) > 1 else next(iter(inputs.values()))), batch[label]
+    if isinstance(batch, Mapping):
+        label = next((name for name in _LABELS if name in batch), None)
+        if label is None:
+            names = join_names(map(str, batch))
+            raise InputError(f"a batch has {names}, none of which is 'labels': rename it or pass (x, y)")
+        fields = {name: value for name, value in batch.items() if name != label and isinstance(value, Tensor)}
+        batch = fields if len(fields) > 1 else next(iter(fields.values())), batch[label]
+    x, y = as_input(batch[0]), batch[1]
+    if len(x) != len(y):
+        raise InputError(f"the test data have {len(x)} inputs and {len(y)} labels; pass equally many")
+    return x, y

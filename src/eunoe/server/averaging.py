@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from eunoe.config.options import Averaging
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.errors import InputError
 
 _AVERAGED = ("parameters", "float_buffers")
 
@@ -95,8 +96,14 @@ class ModelAverage:
     def update(self, model: nn.Module) -> nn.Module:
         """Add the newest global model; return the average, which is also `model`."""
         newest = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+        if _shapes(newest) != _shapes(self.model.state_dict()):
+            raise InputError("the model has other tensors than the averaged one: pass the same network")
         self.model.load_state_dict(self._average.update(newest))
         return self.model
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def _toward(mean: Tensor | None, newest: Tensor, share: float) -> Tensor:

@@ -58,7 +58,9 @@ _LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 def check_new(path: Path) -> None:
     """Refuse to start a run in a folder that is not empty."""
     if (path / "config.toml").exists():
-        raise InputError(f"{path} already has a run; resume it, or use another folder")
+        raise InputError(
+            f"{path} already has a run; resume it with eunoe run --resume {path}, or use another folder"
+        )
     # A process killed during its first write leaves these.
     leftover = {path / ".lock", *path.glob("config.toml.*.part")}
     if path.is_dir() and set(path.iterdir()) - leftover:

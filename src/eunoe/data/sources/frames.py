@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from shutil import copyfileobj
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ class LabeledRows(NamedTuple):
 
 def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
     """Read a CSV (also .gz, .xz, .bz2) or Parquet file as an Arrow table; columns in `texts` are text."""
-    from pyarrow import ArrowException, csv, parquet, string
+    from pyarrow import ArrowException, BufferOutputStream, BufferReader, csv, parquet, string
 
     path = Path(path).expanduser()
     try:
@@ -66,8 +67,10 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
         convert.null_values = [*convert.null_values, _EMPTY]
         parse = csv.ParseOptions(newlines_in_values=True)
         with open_regular(path) as stored, _OPENERS.get(path.suffix, nullcontext)(stored) as file:
-            frame = csv.read_csv(file, parse_options=parse, convert_options=convert)
-            return _check_frame(frame, str(path))
+            # Arrow's threads may outlive Python's file object, and abort the process when it ends.
+            copyfileobj(file, content := BufferOutputStream())
+        frame = csv.read_csv(BufferReader(content.getvalue()), parse_options=parse, convert_options=convert)
+        return _check_frame(frame, str(path))
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (ArrowException, OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, MemoryError) as error:
@@ -121,6 +124,8 @@ def as_texts(rows: Any, column: str, where: str) -> list[str]:
         values = column_values(raw_frame(rows, [column], [column], where), column, where)
     else:
         values = rows.to_pylist() if hasattr(rows, "to_pylist") else list(rows)
+    if not values:
+        raise InputError(f"{where} is empty: pass at least one text")
     for row, value in enumerate(values, start=1):
         if not isinstance(value, str):
             raise InputError(f"{where}: row {row} is {value!r}, not text")
@@ -144,6 +149,8 @@ def _check_frame(frame: Any, where: str) -> Any:
     from pyarrow import array, string
 
     names = frame.column_names
+    if not len(frame):
+        raise InputError(f"{where} has no rows: at least one is needed")
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
         raise InputError(f"{where} has the column {twice!r} twice; rename one of them")
     frame.validate(full=True)
@@ -151,7 +158,7 @@ def _check_frame(frame: Any, where: str) -> Any:
         # Python has no type for nanoseconds, and Arrow does not filter views.
         if str(frame.column(place).type).startswith(_AS_TEXT):
             frame = frame.set_column(place, name, frame.column(place).cast(string()))
-    frame.slice(0, 1).filter(array([True] * min(1, len(frame))))
+    frame.slice(0, 1).filter(array([True]))
     return frame
 
 

@@ -20,12 +20,13 @@ from eunoe.errors import InputError
 def read_inputs(inputs: Any, data: DataSet) -> Stored:
     """Encode inputs as in training; inputs that are already encoded are only checked."""
     like, encoding = data.train.x, data.encoding or {}
+    where = str(inputs) if isinstance(inputs, str | Path) else "x"
     if encoding.get("kind") == "table":
         if not _is_encoded(inputs, len(encoding["features"])):
             rows = inputs.tolist() if isinstance(inputs, Tensor) else inputs
-            inputs = TableEncoder.from_dict(encoding).encode(rows, "x", encoding.get("unknown", "column"))
+            inputs = TableEncoder.from_dict(encoding).encode(rows, where, encoding.get("unknown", "column"))
     elif encoding.get("kind") == "text" and _is_text(inputs, like):
-        inputs = TextEncoder.from_dict(encoding).encode(inputs, encoding.get("column", "text"))
+        inputs = TextEncoder.from_dict(encoding).encode(inputs, encoding.get("column", "text"), where)
     elif files := _as_paths(inputs):
         inputs = _read_files(files, like)
     x = check_inputs(inputs, "x")
@@ -65,7 +66,7 @@ def _is_text(inputs: Any, like: Stored) -> bool:
     if isinstance(inputs, Mapping):
         return not (isinstance(like, Fields) and set(inputs) == set(like.labels))
     if isinstance(inputs, list | tuple | np.ndarray):
-        return len(inputs) > 0 and isinstance(inputs[0], str | Mapping)
+        return len(inputs) == 0 or inputs[0] is None or isinstance(inputs[0], str | Mapping)
     return True
 
 

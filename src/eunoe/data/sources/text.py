@@ -95,9 +95,9 @@ class TextEncoder(ABC):
     def encode_list(self, texts: Sequence[str]) -> Any:
         """Return the ids of texts."""
 
-    def encode(self, texts: Any, column: str = "text") -> Any:
+    def encode(self, texts: Any, column: str = "text", where: str = "the list of texts") -> Any:
         """Return the ids of a sequence of texts, or of this column of a DataFrame, table, dicts or file."""
-        return self.encode_list(as_texts(texts, column, "the texts"))
+        return self.encode_list(as_texts(texts, column, where))
 
 
 @dataclass(frozen=True)
