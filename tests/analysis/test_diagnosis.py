@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from eunoe import diagnose
+from eunoe.analysis.diagnosis import clients_of
+from eunoe.analysis.remedies import REMEDIES, order_by_gain
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
@@ -61,7 +63,7 @@ def records(start, local, merged, counts, before=None, **config):
             "local",
             "method.name=scaffold",
         ),
-        (records(0.9, [0.5, 0.5], 0.8, MANY, averaging={"last": 3}), "local", "loss.name=wsm"),
+        (records(0.9, [0.5, 0.5], 0.8, MANY, averaging={"last": 3}), "local", "method.name=scaffold"),
     ],
 )
 def test_the_rules(found, kind, first):
@@ -84,8 +86,17 @@ def flashback_for(found):
 
 @pytest.mark.parametrize("counts", [FEW, MANY])
 def test_remedies_come_in_the_order_of_what_helped(counts):
-    order = proposed(records(0.9, [0.5, 0.5], 0.8, counts))
-    assert order[:3] == ["averaging.decay=0.9", "loss.name=wsm", "method.name=scaffold"]
+    run = records(0.9, [0.5, 0.5], 0.8, counts)
+    remedies = diagnose(run).remedies
+    assert remedies[0] == REMEDIES["averaging"]
+    by_gain = [
+        remedy
+        for remedy in remedies
+        if remedy.name in ("wsm", "fedntd", "fedprox") or "scaffold" in remedy.name
+    ]
+    assert len(by_gain) == 4
+    assert by_gain == order_by_gain(by_gain[::-1], clients_of(run))
+    order = [setting for remedy in remedies for setting in remedy.settings]
     assert "method.name=fedntd" in order
     assert "method.name=scaffold" not in proposed(
         records(0.9, [0.5, 0.5], 0.8, counts, training={"momentum": 0.9})

@@ -5,55 +5,67 @@ import math
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from eunoe.config.options import FeatureShift
-from eunoe.data.transforms import Shift, client_shift
+from eunoe.data import transforms
+from eunoe.data.transforms import shift_inputs
 from eunoe.errors import InputError
 
 X = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-KINDS = [FeatureShift(kind="noise", strength=0.5), FeatureShift(kind="rotation", strength=45)]
-KINDS += [FeatureShift(kind="contrast", strength=1)]
+NOISE, ROTATION = FeatureShift(kind="noise", strength=0.5), FeatureShift(kind="rotation", strength=45)
+CONTRAST = FeatureShift(kind="contrast", strength=1)
 
 
-@pytest.mark.parametrize("shift", KINDS, ids=lambda shift: shift.kind)
+def noise_of(client: int) -> Tensor:
+    return shift_inputs(torch.zeros(2, 100, 100), NOISE, 0, client)
+
+
+@pytest.mark.parametrize("shift", [NOISE, ROTATION, CONTRAST], ids=lambda shift: shift.kind)
 def test_a_change_belongs_to_the_client_and_to_each_of_its_samples(shift: FeatureShift) -> None:
-    first, again, other = (client_shift(shift, 3, client) for client in (7, 7, 8))
-    assert first == again
-    assert first != other
-    assert client_shift(shift, 4, 7) != first
-    changed = first.apply(X)
+    changed = shift_inputs(X, shift, 3, 7)
     assert changed.shape == X.shape
     assert changed.dtype == X.dtype
-    torch.testing.assert_close(torch.cat([first.apply(x[None]) for x in X]), changed)
-    assert not torch.allclose(changed, other.apply(X))
-    assert first.apply(X.double()).dtype == torch.float64
+    assert torch.equal(changed, shift_inputs(X, shift, 3, 7))
+    torch.testing.assert_close(torch.cat([shift_inputs(x[None], shift, 3, 7) for x in X]), changed)
+    assert not torch.allclose(changed, shift_inputs(X, shift, 3, 8))
+    assert not torch.allclose(changed, shift_inputs(X, shift, 4, 7))
+    assert shift_inputs(X.double(), shift, 3, 7).dtype == torch.float64
 
 
-def test_amounts_span_the_strength() -> None:
-    noise, rotation, contrast = ([client_shift(shift, 0, k).amount for k in range(300)] for shift in KINDS)
-    assert 0 <= min(noise) < 0.02
-    assert 0.48 < max(noise) <= 0.5
-    assert -45 <= min(rotation) < -43
-    assert 43 < max(rotation) <= 45
-    assert -1 <= min(contrast) < -0.95
-    assert 0.95 < max(contrast) <= 1
+def test_amounts_span_the_strength(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = [noise_of(client).std().item() for client in range(100)]
+    assert 0 <= min(noise) < 0.03
+    assert 0.47 < max(noise) <= 0.52
+    # The standard deviation is multiplied by a factor from 1 / e to e.
+    x = torch.tensor([[-1.0, 1.0]])
+    contrast = [shift_inputs(x, CONTRAST, 0, client)[0, 1].item() for client in range(300)]
+    assert math.exp(-1) <= min(contrast) < math.exp(-0.95)
+    assert math.exp(0.95) < max(contrast) <= math.exp(1)
+    angles = []
+    monkeypatch.setattr(transforms, "_rotate", lambda x, angle: angles.append(math.degrees(angle)))
+    for client in range(300):
+        shift_inputs(X, ROTATION, 0, client)
+    assert -45 <= min(angles) < -43
+    assert 43 < max(angles) <= 45
 
 
-def test_noise_has_the_standard_deviation_drawn_and_no_mean() -> None:
-    added = Shift("noise", 0.3, 5).apply(torch.zeros(2, 100, 100))
+def test_noise_is_the_same_for_all_samples_and_has_no_mean() -> None:
+    added = noise_of(1)
     assert torch.equal(added[0], added[1])
-    assert added[0].std().item() == pytest.approx(0.3, rel=0.03)
-    assert added[0].mean().item() == pytest.approx(0, abs=0.01)
+    assert added[0].mean().item() == pytest.approx(0, abs=0.02)
 
 
 def test_contrast_keeps_the_mean_and_scales_the_rest() -> None:
-    x = torch.tensor([[0.0, 2.0, 4.0]])
-    torch.testing.assert_close(Shift("contrast", math.log(3)).apply(x), torch.tensor([[-4.0, 2.0, 8.0]]))
+    (low, middle, high) = shift_inputs(torch.tensor([[0.0, 2.0, 4.0]]), CONTRAST, 0, 3)[0].tolist()
+    assert middle == pytest.approx(2)
+    assert high - 2 == pytest.approx(2 - low)
+    assert high != pytest.approx(4)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_quarter_turns_are_exact(turns: int) -> None:
-    turned = Shift("rotation", 90.0 * turns).apply(X)
+    turned = transforms._rotate(X, math.radians(90.0 * turns))
     torch.testing.assert_close(turned, torch.rot90(X, turns, (2, 3)), atol=1e-5, rtol=0)
 
 
@@ -61,7 +73,7 @@ def test_rotation_keeps_the_shape_of_what_is_not_square() -> None:
     # A horizontal bar through the middle of a wide image stands upright, as thick as before.
     x = torch.zeros(1, 1, 5, 9)
     x[:, :, 2] = 1
-    turned = Shift("rotation", 90.0).apply(x)
+    turned = transforms._rotate(x, math.radians(90))
     expected = torch.zeros(1, 1, 5, 9)
     expected[:, :, :, 4] = 1
     torch.testing.assert_close(turned, expected, atol=1e-5, rtol=0)
@@ -69,7 +81,7 @@ def test_rotation_keeps_the_shape_of_what_is_not_square() -> None:
 
 def test_only_images_are_rotated_and_strengths_are_bounded() -> None:
     with pytest.raises(InputError, match="rotated"):
-        Shift("rotation", 1.0).apply(torch.rand(2, 3))
+        shift_inputs(torch.rand(2, 3), ROTATION, 0, 0)
     for kind, strength in (("noise", 0), ("rotation", 181), ("contrast", 11), ("blur", 1)):
         with pytest.raises(ValidationError):
             FeatureShift.model_validate({"kind": kind, "strength": strength})

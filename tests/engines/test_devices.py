@@ -47,9 +47,9 @@ def test_devices_that_are_not_there_are_refused(pattern: str, words: str) -> Non
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
-        ({"name": "process", "per_device": 2}, "set engine.devices too"),
+        ({"name": "process", "per_device": 2}, "requires engine.devices"),
         ({"name": "process", "devices": "cpu", "workers": 2}, "set engine.per_device"),
-        ({"name": "ray", "per_device": 2}, "set engine.devices too"),
+        ({"name": "ray", "per_device": 2}, "requires engine.devices"),
     ],
 )
 def test_options_that_do_not_go_together(engine: dict[str, Any], words: str) -> None:

@@ -186,7 +186,7 @@ from eunoe.flower.loopback import Loopback
 here = Loopback(Path(sys.argv[1]), 1)
 here.commands = Path("/bin")
 with here:
-    print(here._start("sleeper", "sleep", "600").pid, flush=True)
+    print(here._start("sleeper", ["sleep", "600"], {}).pid, flush=True)
     sys.stdin.read()
 """
 

@@ -356,5 +356,5 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(slow: Path, tmp_pa
         cure(blind, out=tmp_path / "cure")
     (blind.folder / "flower.json").write_text("{}")
     with pytest.raises(InputError, match="is the run of a Flower federation"):
-        cure(blind, out=tmp_path / "cure")
+        cure(blind.folder, out=tmp_path / "cure")
     assert not (tmp_path / "cure").exists()

@@ -134,7 +134,8 @@ class Run:
     def _own_weights(self, which: Which, client: int | None, accepted: Mapping[int, int]) -> Weights:
         """Return the model of one client of a run without a global model."""
         if client is None:
-            raise InputError("this run has no global model: name a client")
+            last = len(self.simulation.federation) - 1
+            raise InputError(f"this run has no global model: name a client, 0 to {last}")
         state = self._states(client, accepted).load(client)
         if not state:
             raise InputError(f"client {client} has no model: it never took part")

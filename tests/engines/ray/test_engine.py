@@ -355,12 +355,11 @@ def test_every_method_has_the_same_bits_on_ray(
 
 
 @pytest.mark.parametrize("option", [{"staleness": {"max": 2}}, {"private": "classifier"}])
-@pytest.mark.parametrize("summers", [None, 2])
 def test_stale_updates_and_private_parts_have_the_bits_of_the_serial_engine(
-    one_node: None, tmp_path: Path, summers: int | None, option: dict[str, Any]
+    one_node: None, tmp_path: Path, option: dict[str, Any]
 ) -> None:
     values = {"rounds": 4, "participation": 5, "method": "scaffold", "probes": [], **option}
-    engine = {"name": "ray", "workers": 1, "summers": summers}
+    engine = {"name": "ray", "workers": 1}
     torch.manual_seed(0)
     done = run({**values, "engine": engine}, federation=blobs(clients=8), model=Net(), out=tmp_path / "ray")
     torch.manual_seed(0)
