@@ -434,7 +434,7 @@ def test_the_report_shows_what_was_measured(tmp_path, private):
     run_message_based(strategy)
     html = strategy.forgetting.report(tmp_path / "report.html").read_text()
     assert "their project" in html
-    assert ("Local training loses" in html) != private
+    assert ("In which step it is lost" in html) != private
 
 
 def test_extra_records_in_a_reply_do_not_confuse():

@@ -260,4 +260,4 @@ def test_a_metric_of_the_users_own_is_recorded_beside_the_others():
 def test_the_report_of_a_loop(tmp_path):
     text = watched(name="toy").report(tmp_path / "report.html").read_text()
     assert "</span>toy</th>" in text
-    assert "chart-client-matrices" in text
+    assert "chart-knowledge-lost" in text

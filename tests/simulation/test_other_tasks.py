@@ -188,7 +188,7 @@ def test_what_is_read_and_drawn_has_the_words_of_the_task(
     assert title in found.table().headings
     assert "accuracy" not in found.table().headings
     page = report_html([read])
-    assert f"{title} at the end" in page
+    assert f"has {title} " in page
     assert "Which classes" not in page
     assert "accuracy" not in found.by_client().table().headings
     words = diagnose(read)
