@@ -158,7 +158,9 @@ def _batches(runs: Sequence[Planned], jobs: int, exact: bool) -> list[list[Plann
             gains = lockstep_reason(group[0].config, simulation) is None
         for planned in group:
             begun = (planned.folder / "config.toml").exists()
-            engine = read_run_config(planned.folder)["engine"] if begun else {"name": "vectorized"}
+            engine: dict[str, Any] = {"name": "vectorized"}
+            if begun:
+                engine = make_config(read_run_config(planned.folder)).engine.model_dump()
             if engine["name"] == "vectorized" and (begun or gains) and named in (None, *_VECTORIZED):
                 # A run that has begun stays with its engine and cohort.
                 planned = replace(planned, values={**planned.values, "engine": engine})
