@@ -190,8 +190,8 @@ def is_done(planned: Planned) -> bool:
     if not status:
         return False
     if status["state"] != "finished":
-        return bool(status["state"] == "diverged" or status["round"] > config.rounds)
-    if status["round"] >= config.rounds:
+        return bool(status["state"] == "diverged" or status.get("round", 0) > config.rounds)
+    if status.get("round", 0) >= config.rounds:
         return True
     # The run stopped early: the target may have changed since.
     records = [dict(record) for record in read_run(planned.folder, begun=False).metrics]
