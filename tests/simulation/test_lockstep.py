@@ -225,7 +225,7 @@ def test_the_config_of_a_run_that_has_begun_may_lack_the_engine(tmp_path: Path) 
     execute(plan(tmp_path, {"seed": 0}, rounds=1))
     (path,) = tmp_path.rglob("config.toml")
     path.write_text("rounds = 1\n")
-    with pytest.raises(InputError, match="participation is .* and cannot become"):
+    with pytest.raises(InputError, match=r"participation is .* and cannot become"):
         execute(plan(tmp_path, {"seed": 0}, rounds=1))
 
 
