@@ -258,6 +258,13 @@ def test_bad_input_in_a_process_of_its_own(here: Path) -> None:
     refused(Outcome(process.returncode, out, error), says="did you mean 'wsm'?", here=here)
 
 
+def test_a_message_of_the_system_is_short(here: Path) -> None:
+    long = eunoe("watch", "m" * 34_000)
+    assert long.code == 1
+    assert "File name too long" in long.error
+    assert len(long.error) < 3000
+
+
 def test_a_terminal_without_the_characters_gets_question_marks(here: Path) -> None:
     ascii_only = mock.patch.dict(os.environ, {"PYTHONIOENCODING": "ascii"})
     with ascii_only, start("run", "c.toml", "--set", "rounds=1") as process:

@@ -41,7 +41,9 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
         ({"trial": 0, "label": "a", "settings": 5}, "settings: input should be"),
         ({"rounds": 3, "accuracy": 0.5}, "has no 'trial'"),
         ({"trial": 0, "rounds": 3, "accuracy": [1]}, "accuracy: input should be a valid number"),
-        ({"steps": [["try"]]}, "steps.0: list should have at least 2 items"),
+        ({"steps": [["try", []]]}, r"steps\.0\.1: input should be a valid integer"),
+        ({"steps": [["play", 1]]}, r"steps\.0\.0: input should be 'try'"),
+        ({"steps": [None]}, r"steps\.0"),
         ({"winner": "a"}, "winner: input should be a valid integer"),
     ],
 )

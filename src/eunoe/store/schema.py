@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from typing_extensions import Doc, TypedDict, get_type_hints
 
 from eunoe.config.messages import explain
@@ -20,6 +20,10 @@ SCHEMA = 1
 # Differences of larger numbers are infinite.
 Number = Annotated[float, Field(ge=-1e300, le=1e300)] | None
 Numbers = list[Number]
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 class SpreadRecord(TypedDict, total=False):
@@ -259,7 +263,7 @@ class JournalRecord(TypedDict, total=False):
     plan: dict[str, Any]
     spent: float
     fresh: int
-    steps: list[Annotated[list[Any], Field(min_length=2, max_length=2)]]
+    steps: list[Annotated[tuple[Literal["try", "vary", "repeat"], int], BeforeValidator(_as_tuple)]]
     winner: int
     averaged: bool
 
