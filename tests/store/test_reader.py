@@ -97,6 +97,13 @@ def test_seeds_share_a_label_and_other_settings_do_not(tmp_path):
             read_runs([*same, other], names)
 
 
+def test_a_loss_that_all_runs_share_is_not_named(tmp_path):
+    texts = {name: f"method = '{name}'\n" for name in ("fedavg", "scaffold")} | {"wsm": "loss = 'wsm'\n"}
+    folders = [write(tmp_path / name, text) for name, text in texts.items()]
+    assert [run.label for run in read_runs(folders[:2])] == ["fedavg", "scaffold"]
+    assert [run.label for run in read_runs(folders)] == ["fedavg · ce", "scaffold · ce", "fedavg · wsm"]
+
+
 def test_runs_are_found_by_what_they_recorded(tmp_path):
     app = tmp_path / "app"
     app.mkdir()

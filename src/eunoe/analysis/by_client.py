@@ -118,7 +118,9 @@ class ByClient:
         cells = [mean_std(list(values[name].values()), 3) for values in self.arms.values()]
         for title in self.others:
             by_seed = self._differences(title, self.reference, name)
-            cells.append(student_interval(by_seed).cell(3) if len(by_seed) > 1 else f"{mean(by_seed):+.3f}")
+            # Not -0.000.
+            one = f"{round(mean(by_seed), 3) + 0.0:+.3f}"
+            cells.append(student_interval(by_seed).cell(3) if len(by_seed) > 1 else one)
         return cells
 
     def _differences(self, title: str, other: str, name: str) -> list[float]:

@@ -218,7 +218,10 @@ def name_configs(configs: Sequence[Config]) -> list[str]:
 
 
 def shorten_titles(titles: Sequence[str]) -> list[str]:
-    """Shorten titles of sweeps, such as "method=package.mine:Mine, rounds=9", to what differs."""
+    """Shorten titles, such as "method=package.mine:Mine, rounds=9" or "fedavg · ce", to what differs."""
+    losses = {title.partition(" · ")[2] for title in titles}
+    if len(set(titles)) > 1 and len(losses) == 1:
+        titles = [title.partition(" · ")[0] for title in titles]
     parts = [title.split(", ") for title in titles]
     shared = set.intersection(*map(set, parts)) if len(set(titles)) > 1 else set()
     short = [
