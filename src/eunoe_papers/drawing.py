@@ -13,6 +13,7 @@ from eunoe.report.figures import KINDS
 from eunoe.report.figures.charts import Display
 from eunoe.report.theme import PICTURE_FONT, config
 from eunoe.store.run_records import relabel
+from eunoe.system.files import write_text
 from eunoe_papers.experiment import MARKS, Experiment
 from eunoe_papers.outcomes import read_outcome
 from eunoe_papers.results import Results
@@ -48,7 +49,7 @@ def write_svg(chart: Any, path: Path) -> Path:
     look = {**config("#222222", font=PICTURE_FONT), "background": "white", "padding": 8}
     # Half the bytes: without the description of every mark, and rounded to 0.01 pixel.
     svg = re.sub(r' (aria-[a-z]+|role)="[^"]*"', "", as_svg(spec, look))
-    path.write_text(re.sub(r"(\.\d\d)\d+", r"\1", svg), "utf-8")
+    write_text(path, re.sub(r"(\.\d\d)\d+", r"\1", svg))
     return path
 
 

@@ -9,6 +9,7 @@ from eunoe.data.builtin import path_of
 from eunoe.errors import InputError
 from eunoe.simulation.many import OnSweepRound, Planned, execute, is_done
 from eunoe.simulation.run import Run
+from eunoe.system.files import write_text
 from eunoe_papers.after import AFTER
 from eunoe_papers.cost import estimate_seconds
 from eunoe_papers.experiment import STAND_INS, Experiment, PlannedRun, Scale, data_sets
@@ -53,7 +54,7 @@ def reproduce(
         for run in planned:
             path = run.folder / "after.json"
             if not path.exists() and is_done(run) and Run(run.folder).finished:
-                path.write_text(json.dumps(AFTER[experiment.after](Run(run.folder))) + "\n", "utf-8")
+                write_text(path, json.dumps(AFTER[experiment.after](Run(run.folder))) + "\n")
 
 
 def collect_folders(experiment: Experiment, scale: Scale, out: Path) -> tuple[Results, list[FoundRun]]:
@@ -62,7 +63,7 @@ def collect_folders(experiment: Experiment, scale: Scale, out: Path) -> tuple[Re
     results = collect(experiment, scale, runs)
     path = out / experiment.name / scale / "summary.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results.as_json(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write_text(path, json.dumps(results.as_json(), indent=1, ensure_ascii=False) + "\n")
     return results, runs
 
 

@@ -30,7 +30,7 @@ from eunoe.simulation.stored_config import resolved
 from eunoe.simulation.streams import with_streams
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords, numbers
-from eunoe.system.files import plain, replacing
+from eunoe.system.files import plain, read_json, replacing
 from eunoe_papers.experiment import SCALES, Experiment, PlannedRun, Scale
 
 _TEXT, _INTEGER = pa.string(), pa.int64()
@@ -179,8 +179,7 @@ def load_keys(path: Path) -> list[RunKey]:
 
 def read_folder(planned: PlannedRun) -> StoredRun:
     """Read a planned run that has started from its folder."""
-    after = planned.folder / "after.json"
-    measured = json.loads(after.read_text("utf-8")) if after.exists() else {}
+    measured = read_json(planned.folder / "after.json")
     return StoredRun(key_of(planned), read_run(planned.folder, begun=False), measured)
 
 

@@ -52,3 +52,9 @@ def test_a_rank_is_a_sentence_with_its_interval_and_equals() -> None:
     assert board().describe("needy") == ("needy is not ranked: not applicable in 'a' (it needs public data)")
     assert "mine (not in" not in str(board().table().rows)
     assert "needy (not in 1)" in str(board().table().rows)
+
+
+def test_forgetting_that_was_not_measured_is_a_dash() -> None:
+    rows = [row("fedavg", "a", seed, 0.5, forgetting=None, sent_forgetting=None) for seed in (0, 1)]
+    (cells,) = Leaderboard("One round", rows, ["a"]).table().rows
+    assert cells[4:6] == ["–", "–"]

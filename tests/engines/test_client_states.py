@@ -87,14 +87,12 @@ def test_what_is_not_ours_is_left_alone(states: ClientStates) -> None:
 
 @pytest.mark.parametrize("linked", ["states", "states/0"])
 def test_nothing_is_removed_through_a_link(states: ClientStates, tmp_path: Path, linked: str) -> None:
-    link = tmp_path / linked
-    link.parent.mkdir(exist_ok=True)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    link.symlink_to(elsewhere)
     for round in (1, 2, 3):
         states.save(3, round, value(round))
         states.accept(3, round)
+    link, elsewhere = tmp_path / linked, tmp_path / "elsewhere"
+    link.rename(elsewhere)
+    link.symlink_to(elsewhere)
     states.discard(3, 3)
     states.prune([3])
     states.remove_older(3, 3, None)

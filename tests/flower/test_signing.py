@@ -1,6 +1,7 @@
 """An app that the operator has signed, as Flower's own SuperNode verifies it."""
 
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -85,3 +86,9 @@ def test_what_cannot_be_signed_is_said_in_a_line(folder, tmp_path):
     with pytest.raises(InputError, match="rounds"):
         sign(folder, key)
     assert list((folder / "signed").iterdir()) == []
+
+
+def test_a_fifo_in_the_app_is_refused(folder):
+    os.mkfifo(folder / "notes.md")
+    with pytest.raises(InputError, match=r"notes\.md is a FIFO or device, not a file"):
+        sign(folder, folder / "operator" / "signing.key")

@@ -127,6 +127,20 @@ def test_a_stored_row_is_repeated_by_name(tmp_path: Path) -> None:
     assert "has no stored entry 'wms': did you mean 'wsm'?" in unknown.error
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"setting": "a"}', "has no 'suite'"),
+        ('{"suite": "s", "setting": "a", "entry": "b", "accuracy": 0.5}', "has no 'seed'"),
+        ('{"suite": "s", "setting": "a", "entry": "b", "accuracy": []}', "accuracy: input should be"),
+    ],
+)
+def test_results_that_do_not_fit_get_one_line(tmp_path: Path, line: str, says: str) -> None:
+    (tmp_path / "results.jsonl").write_text(f"{line}\n")
+    with pytest.raises(InputError, match=says):
+        run_bench(SUITE, [], tmp_path, stored=[])
+
+
 def test_wrong_input_gets_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no suite 'quik': did you mean 'quick'\?"):
         load_suite("quik")

@@ -1,10 +1,11 @@
 """The journal of a search."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from eunoe.errors import InputError
+from eunoe.errors import Damaged, InputError
 from eunoe.search.journal import Journal, Scores
 
 
@@ -31,3 +32,21 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / "journal.jsonl", {"seeds": [0], "over": 1})
     with pytest.raises(InputError, match="has a search with a different seeds: use the same"):
         Journal(tmp_path / "journal.jsonl", {"seeds": [1], "over": 1})
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ({"trial": 0, "label": "a"}, "has no 'settings'"),
+        ({"trial": 0, "label": "a", "settings": 5}, "settings: input should be"),
+        ({"rounds": 3, "accuracy": 0.5}, "has no 'trial'"),
+        ({"trial": 0, "rounds": 3, "accuracy": [1]}, "accuracy: input should be a valid number"),
+        ({"steps": [["try"]]}, "steps.0: list should have at least 2 items"),
+        ({"winner": "a"}, "winner: input should be a valid integer"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(tmp_path: Path, line: dict[str, object], says: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f'{{"plan": {{}}}}\n{json.dumps(line)}\n')
+    with pytest.raises(Damaged, match=rf"line 2 of .*journal\.jsonl:? {says}"):
+        Journal(path, {})

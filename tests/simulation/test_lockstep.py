@@ -16,6 +16,7 @@ import torch
 
 from eunoe.config import registry
 from eunoe.config.builtin import PRESETS
+from eunoe.errors import InputError
 from eunoe.simulation.many import Planned, execute
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
@@ -218,6 +219,14 @@ def test_a_run_that_has_begun_keeps_its_engine(tmp_path: Path) -> None:
     done = execute(plan(tmp_path, {"seed": 0}, {"seed": 1}, {"seed": 2}))
     assert [run.values["engine"]["name"] for run in done] == ["process", "vectorized", "vectorized"]
     assert [lockstep(run) for run in done] == [None, 2, 2]
+
+
+def test_the_config_of_a_run_that_has_begun_may_lack_the_engine(tmp_path: Path) -> None:
+    execute(plan(tmp_path, {"seed": 0}, rounds=1))
+    (path,) = tmp_path.rglob("config.toml")
+    path.write_text("rounds = 1\n")
+    with pytest.raises(InputError, match=r"participation is .* and cannot become"):
+        execute(plan(tmp_path, {"seed": 0}, rounds=1))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

@@ -1,12 +1,17 @@
 """Keeping freed memory: the options set in glibc, and C libraries without them."""
 
 import ctypes
+import gzip
+import lzma
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from eunoe.data.loading import load
 from eunoe.errors import InputError, RunFailed
+from eunoe.system import memory
 from eunoe.system.memory import keep_freed_memory, within_memory
 
 
@@ -58,3 +63,17 @@ def test_a_refused_allocation_says_how_much_was_wanted() -> None:
         raise MemoryError
     with pytest.raises(RuntimeError, match="something else"), within_memory("this"):
         raise RuntimeError("something else")
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.xz", "a.npz"])
+def test_files_made_to_fill_memory_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_LARGE", 1 << 20)
+    path, rows = tmp_path / name, np.zeros((1 << 21, 1), np.int8)
+    if name == "a.npz":
+        np.savez_compressed(path, x_train=rows, y_train=rows[:, 0], x_test=rows, y_test=rows[:, 0])
+    else:
+        path.write_bytes((gzip if name.endswith("gz") else lzma).compress(b"y\n" + b"0\n" * (1 << 21)))
+    with pytest.raises(InputError, match=r"a\..* expands to 100 times its size or more"):
+        load(str(path), **({} if name == "a.npz" else {"label": "y"}))

@@ -16,11 +16,13 @@ from eunoe.data.starter import starter_configs
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, EunoeError, RunFailed
 from eunoe.flower.deploy.credentials import fingerprint
+from eunoe.simulation.running import resume, run
 from eunoe.store.line_file import LineFile
 from eunoe.store.reader import read_run
 from eunoe.system import files
 from eunoe.system.files import open_regular, read_json, read_lines, read_text, replacing, write_text
 from eunoe.system.tensor_files import read_tensors
+from tests.small_runs import FAST
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "a.txt": read_text,
@@ -86,6 +88,18 @@ def test_nothing_is_written_or_truncated_through_a_link(tmp_path: Path) -> None:
     with replacing(tmp_path / "status.json") as partial:
         partial.write_text("new")
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "states", "states/0", "track"])
+def test_a_run_does_not_write_through_a_linked_folder(name: str, tmp_path: Path) -> None:
+    done = run({**FAST, "rounds": 1, "method": "scaffold"}, out=tmp_path / "run", progress=False)
+    folder, victim = done.folder / name, tmp_path / "victim"
+    folder.rename(victim) if folder.exists() else victim.mkdir()
+    folder.symlink_to(victim)
+    before = sorted(victim.rglob("*"))
+    with pytest.raises(EunoeError, match=f"{name} is a link, through which nothing is written"):
+        resume(done.folder, rounds=2, progress=False)
+    assert sorted(victim.rglob("*")) == before
 
 
 def _make_device(path: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.analysis.statistics import NONE, UNKNOWN, Interval, interval, mean
+from eunoe.analysis.statistics import NONE, UNKNOWN, Interval, interval, mean, mean_std
 from eunoe.analysis.tables import Table
+from eunoe.store.run_records import numbers
 
 Row = Mapping[str, Any]
 BASELINE = "fedavg"
@@ -108,8 +109,8 @@ class Leaderboard:
             gain=self.difference(name, BASELINE),
             balanced=self.difference(name, BASELINE, "balanced"),
             worst_client=self.difference(name, BASELINE, "worst_client"),
-            forgetting=mean([row["forgetting"] for row in rows]),
-            sent_forgetting=mean([row["sent_forgetting"] for row in rows]),
+            forgetting=mean(numbers([row["forgetting"] for row in rows])),
+            sent_forgetting=mean(numbers([row["sent_forgetting"] for row in rows])),
             rounds=_rounds_to_baseline(pairs),
             bytes=mean([row["bytes"] / base["bytes"] for row, base in pairs if base["bytes"]]),
             samples=mean([row["samples"] / base["samples"] for row, base in pairs if base["samples"]]),
@@ -145,8 +146,8 @@ class Leaderboard:
             "gain": lambda each: each.gain.points(""),
             "balanced": lambda each: each.balanced.points(""),
             "worst clients": lambda each: each.worst_client.points(""),
-            "forgetting": lambda each: f"{100 * each.forgetting:.1f}",
-            "of sent model": lambda each: f"{100 * each.sent_forgetting:.1f}",
+            "forgetting": lambda each: mean_std([100 * each.forgetting], 1),
+            "of sent model": lambda each: mean_std([100 * each.sent_forgetting], 1),
             "rounds": lambda each: each.rounds,
             "bytes": lambda each: f"{each.bytes:.1f}",
             "compute": lambda each: f"{each.samples:.1f}",

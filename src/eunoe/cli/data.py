@@ -96,7 +96,7 @@ def show(
         print("regression targets have no class shares to plot")
         return
     figure: Any = partition_chart(panels, drawn, class_names, task=type(federation.task))
-    report = write_partition_report(out.with_name(out.name + ".html"), title, notes, table, figure)
+    report = write_partition_report(Path(f"{out}.html"), title, notes, table, figure)
     some = f"{len(drawn)} of {len(federation):,}" if len(drawn) < len(federation) else "all"
     print(f"class shares of {some} clients: {report}")
 

@@ -21,6 +21,7 @@ from eunoe.system.files import (
     make_folder,
     open_regular,
     reading,
+    refuse_links,
     remove,
     replacing,
     sync_to_disk,
@@ -55,6 +56,7 @@ class ClientStates:
         if not state:
             return
         path = self.path(client, round)
+        refuse_links(self.folder, path.parent)
         make_folder(path.parent)
         # Synchronized with the next checkpoint, if it is accepted.
         with replacing(path, sync=False) as partial:

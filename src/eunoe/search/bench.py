@@ -32,6 +32,7 @@ from eunoe.simulation.preset import apply_preset
 from eunoe.store.line_file import LineFile
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
+from eunoe.store.schema import ReasonRecord, ResultRecord, validate
 from eunoe.system.files import make_folder, read_lines
 from eunoe.system.machine import cores
 
@@ -147,7 +148,11 @@ class Bench:
 
     def rows(self) -> list[Row]:
         """Return the rows of this suite."""
-        return [row for row in read_lines(self.results) if row["suite"] == self.suite.name]
+        rows = [
+            validate(row, ResultRecord if "accuracy" in row else ReasonRecord, self.results)
+            for row in read_lines(self.results)
+        ]
+        return [row for row in rows if row["suite"] == self.suite.name]
 
     def run_setting(self, setting: Setting, entries: Iterable[Entry]) -> None:
         """Tune the entries that have no rows yet, run them on the fresh seeds, and add their rows."""

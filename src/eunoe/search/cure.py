@@ -19,14 +19,13 @@ from eunoe.search.budget import format_budget, parse_budget
 from eunoe.search.cure_runs import CureRuns, list_seeds
 from eunoe.search.cure_search import FRESH, SLACK, CureOptions, Search, SearchClock, estimate_seconds
 from eunoe.search.halving import Callbacks, check_validation, composed_privacy, show_progress
-from eunoe.search.journal import Journal
+from eunoe.search.journal import Journal, read_journal
 from eunoe.search.remedies import Applicability, averaging_variants, order_table
 from eunoe.search.verdict import NOT_PRIVATE, Cure, judge, too_few_seeds
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.run import Run
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
-from eunoe.system.files import read_lines
 from eunoe.system.machine import cores
 
 FRESH_SEEDS, MOST_FRESH = 2000, 10
@@ -102,7 +101,7 @@ def find_cure(
         "metric": options.metric,
     }
     path = folder / "journal.jsonl"
-    if any("budget" in line.get("plan", {}) for line in read_lines(path)[:1]):
+    if any("budget" in line.get("plan", {}) for line in read_journal(path)[:1]):
         raise InputError(
             f"{folder} holds a cure of version 0.1, which judged in another way: pass another --out"
         )

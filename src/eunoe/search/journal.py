@@ -21,6 +21,7 @@ from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError
 from eunoe.store.line_file import LineFile
+from eunoe.store.schema import JournalRecord, ScoresRecord, TrialRecord, validate
 from eunoe.system.files import make_folder, plain, read_lines, write_text
 
 
@@ -60,6 +61,15 @@ def rank_results(results: list[TrialResult]) -> list[TrialResult]:
     return sorted(results, key=lambda result: (-result.rounds, -result.accuracy))
 
 
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Return the validated lines of a journal; none if there is no file."""
+    lines = read_lines(path)
+    for number, line in enumerate(lines, start=1):
+        kind = ScoresRecord if "rounds" in line else TrialRecord if "trial" in line else JournalRecord
+        validate(line, kind, f"line {number} of {path}")
+    return lines
+
+
 class Journal:
     """A journal on disk. Opening the journal of another plan raises an InputError."""
 
@@ -69,7 +79,7 @@ class Journal:
         self.labels: dict[int, str] = {}
         self.scores: dict[tuple[int, int], Scores] = {}
         self.notes: dict[str, Any] = {}
-        lines = read_lines(path)
+        lines = read_journal(path)
         new = json.loads(json.dumps(plain(plan)))
         if lines:
             old = {key: _complete(key, value) for key, value in lines[0].get("plan", {}).items()}

@@ -158,7 +158,9 @@ def _batches(runs: Sequence[Planned], jobs: int, exact: bool) -> list[list[Plann
             gains = lockstep_reason(group[0].config, simulation) is None
         for planned in group:
             begun = (planned.folder / "config.toml").exists()
-            engine = read_run_config(planned.folder)["engine"] if begun else {"name": "vectorized"}
+            engine: dict[str, Any] = {"name": "vectorized"}
+            if begun:
+                engine = make_config(read_run_config(planned.folder)).engine.model_dump()
             if engine["name"] == "vectorized" and (begun or gains) and named in (None, *_VECTORIZED):
                 # A run that has begun stays with its engine and cohort.
                 planned = replace(planned, values={**planned.values, "engine": engine})
@@ -188,8 +190,8 @@ def is_done(planned: Planned) -> bool:
     if not status:
         return False
     if status["state"] != "finished":
-        return bool(status["state"] == "diverged" or status["round"] > config.rounds)
-    if status["round"] >= config.rounds:
+        return bool(status["state"] == "diverged" or status.get("round", 0) > config.rounds)
+    if status.get("round", 0) >= config.rounds:
         return True
     # The run stopped early: the target may have changed since.
     records = [dict(record) for record in read_run(planned.folder, begun=False).metrics]

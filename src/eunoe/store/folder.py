@@ -42,6 +42,7 @@ from eunoe.system.files import (
     partial_files,
     plain,
     read_json,
+    refuse_links,
     remove,
     replacing,
     sync_to_disk,
@@ -80,6 +81,7 @@ class RunFolder:
         self._files = [LineFile(path / name) for name in _LINES]
         # Added to status.json by hooks.
         self.facts: dict[str, Any] = {}
+        refuse_links(*(path / name for name in ("checkpoints", "states", "track")))
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = lock_file(path / ".lock")  # held as long as the folder is

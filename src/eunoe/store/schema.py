@@ -253,6 +253,62 @@ class StatusRecord(TypedDict, total=False):
     privacy: Annotated[PrivacyRecord, Doc("the privacy budget spent, as in metrics.jsonl")]
 
 
+class JournalRecord(TypedDict, total=False):
+    """A line of a search's journal: its plan, or what it has decided or spent."""
+
+    plan: dict[str, Any]
+    spent: float
+    fresh: int
+    steps: list[Annotated[list[Any], Field(min_length=2, max_length=2)]]
+    winner: int
+    averaged: bool
+
+
+class TrialRecord(JournalRecord, total=False):
+    """A trial of a search."""
+
+    trial: int
+    label: str
+    settings: dict[str, Any]
+
+
+class ScoresRecord(JournalRecord, total=False):
+    """The scores of a trial after some rounds."""
+
+    trial: int
+    rounds: int
+    accuracy: Number
+    forgetting: Number
+    seconds: Number
+    newest_accuracy: Number
+    newest_forgetting: Number
+    seeds: Number
+
+
+class ReasonRecord(TypedDict, total=False):
+    """A row of a bench: why an entry was not run in a setting."""
+
+    suite: str
+    setting: str
+    entry: str
+    reason: str
+
+
+class ResultRecord(ReasonRecord, total=False):
+    """A row of a bench: an entry in a setting on a seed."""
+
+    seed: int
+    accuracy: float
+    validation: float
+    balanced: Number
+    worst_client: Number
+    forgetting: Number
+    sent_forgetting: Number
+    bytes: float
+    samples: float
+    curve: Annotated[list[Annotated[list[float], Field(min_length=1)]], Field(min_length=2, max_length=2)]
+
+
 # Recorded in the section of each set of samples, as in test.accuracy; other metrics have their own section.
 BY_SET = tuple(EvaluationRecord.__annotations__)
 # The names in the record of a round that no metric of a user's own may have.
@@ -274,6 +330,10 @@ _REQUIRED: Mapping[Any, Sequence[str]] = {
     ProbabilityRecord: ("round", "clients", "probability"),
     PartitionRecord: ("label_counts",),
     StatusRecord: ("state",),
+    TrialRecord: ("trial", "label", "settings"),
+    ScoresRecord: ("trial", "rounds"),
+    ReasonRecord: ("suite", "setting", "entry"),
+    ResultRecord: [key for key in ResultRecord.__annotations__ if key != "reason"],
 }
 _LENGTHS: Mapping[Any, Mapping[str, Sequence[str]]] = {
     ClientMatrixRecord: {"start": ("data",), "after": ("models", "data")},
@@ -288,7 +348,7 @@ _LENGTHS: Mapping[Any, Mapping[str, Sequence[str]]] = {
 }
 _VALIDATORS = {
     record: TypeAdapter[Any](record).validator
-    for record in (RoundRecord, ProbeRecord, *PROBES.values(), TimingRecord, PartitionRecord, StatusRecord)
+    for record in {RoundRecord, *PROBES.values(), TimingRecord, JournalRecord, *_REQUIRED}
 }
 
 

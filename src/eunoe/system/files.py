@@ -70,6 +70,13 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
         path.mkdir(mode, parents=True, exist_ok=True)
 
 
+def refuse_links(*folders: Path) -> None:
+    """Raise `Damaged` if a folder below a run folder is a link, which may lead out of it."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise Damaged(f"{folder} is a link, through which nothing is written: replace it with a folder")
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Convert an error while writing a file to RunFailed with the path."""

@@ -12,6 +12,8 @@ from eunoe.system.machine import memory
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 # Earlier versions refuse a threshold above 32 MB.
 _ALL, _MOST = 1 << 30, 1 << 25
+# Compressed data beyond this size may expand to this many times its bytes.
+_LARGE, _EXPANSION = 1 << 29, 100
 
 
 def keep_freed_memory() -> None:
@@ -32,6 +34,12 @@ def check_free(bytes: int, what: str) -> None:
     _, free = memory()
     if free and bytes > free:
         raise InputError(f"{what} need {bytes / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free")
+
+
+def check_expansion(bytes: int, stored: int, what: str) -> None:
+    """Raise InputError if `stored` compressed bytes expand to so many that they are made to fill memory."""
+    if bytes > max(_LARGE, _EXPANSION * stored):
+        raise InputError(f"{what} expands to {_EXPANSION} times its size or more: store it uncompressed")
 
 
 @contextmanager

@@ -134,6 +134,12 @@ def test_images_and_arrays_in_files(tmp_path: Path) -> None:
         assert np.array_equal(read_inputs(form, data), x)
     np.save(tmp_path / "x.npy", x)
     assert np.array_equal(read_inputs(tmp_path / "x.npy", data), x)
+    np.lib.format.write_array_header_1_0(
+        file := io.BytesIO(), {"descr": "|u1", "fortran_order": False, "shape": (10**15, 4, 4)}
+    )
+    (tmp_path / "short.npy").write_bytes(file.getvalue())
+    with pytest.raises(InputError, match=r"short\.npy is not an array that NumPy can read"):
+        read_inputs(tmp_path / "short.npy", data)
     with pytest.raises(InputError, match=r"x has shape \[2, 4\]; the model takes \[samples, 4, 4\]"):
         read_inputs(x[0, :2], data)
     with pytest.raises(InputError, match=r"there is no file photo\.png"):

@@ -3,12 +3,12 @@
 import bz2
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from shutil import copyfileobj
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from eunoe.data.samples import DataSet
 from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError, first_line, join_names, nearest
 from eunoe.system.files import check_regular, open_regular
+from eunoe.system.memory import check_expansion
 
 Percent = Annotated[int, Field(ge=1, lt=100)]
 # An empty cell in files of the UCI repository, besides those that pyarrow knows (NA, NaN, null, ...).
@@ -68,7 +69,10 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
         parse = csv.ParseOptions(newlines_in_values=True)
         with open_regular(path) as stored, _OPENERS.get(path.suffix, nullcontext)(stored) as file:
             # Arrow's threads may outlive Python's file object, and abort the process when it ends.
-            copyfileobj(file, content := BufferOutputStream())
+            content, size = BufferOutputStream(), os.fstat(stored.fileno()).st_size
+            while block := file.read(1 << 20):
+                content.write(block)
+                check_expansion(content.tell(), size, str(path))
         frame = csv.read_csv(BufferReader(content.getvalue()), parse_options=parse, convert_options=convert)
         return _check_frame(frame, str(path))
     except FileNotFoundError:

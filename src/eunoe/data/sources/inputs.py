@@ -89,7 +89,7 @@ def _read_files(files: list[Path], like: Stored) -> Array:
             raise InputError(f"there is no file {file}")
     if files[0].suffix == ".npy":
         try:
-            return np.asarray(np.load(files[0], allow_pickle=False))
+            return np.asarray(np.load(files[0], mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{files[0]} is not an array that NumPy can read ({error})") from None
     if not isinstance(like, Tensor) or like.dtype != torch.uint8 or like.ndim not in (3, 4):

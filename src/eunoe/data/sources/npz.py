@@ -27,6 +27,7 @@ from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, RunFailed, first_line, nearest
 from eunoe.system.files import make_folder, open_regular, reading, replacing
+from eunoe.system.memory import check_expansion
 
 logger = logging.getLogger(__name__)
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
@@ -196,6 +197,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, p
         with archive.open(member) as stream:
             shape, _, dtype = _array_header(stream)
             _check_length(shape, dtype, member.file_size - stream.tell())
+            check_expansion(member.file_size, member.compress_size, f"{path}: {member.filename}")
             stream.seek(0)
             array: Array = np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
             # The CRC is compared when the end is read.

@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flwr.cli.build import build_fab_from_disk
+from flwr.cli.build import build_fab_from_disk, collect_files
 from flwr.supercore.primitives.asymmetric_ed25519 import create_message_to_sign
 
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config, read_stored_config
 from eunoe.errors import InputError
 from eunoe.flower.deploy.credentials import key_name, read_signing_key
-from eunoe.system.files import replacing, write_text
+from eunoe.system.files import check_regular, replacing, write_text
 
 
 def sign(folder: Path, key_path: Path) -> tuple[str, str]:
@@ -30,6 +30,9 @@ def sign(folder: Path, key_path: Path) -> tuple[str, str]:
     name, url = _read_identity(read_config(folder / "pyproject.toml"))
     make_config(read_stored_config(folder / "config.toml"))
     try:
+        for path in collect_files(folder.resolve()).values():
+            if not path.is_socket():
+                check_regular(path)
         bundle = build_fab_from_disk(folder)
     except ValueError as error:
         raise InputError(f"{folder} is not a Flower app: {' '.join(str(error).split())}") from None
