@@ -21,11 +21,10 @@ test-all: .venv/installed-for-slow-tests .venv-pfl/installed check
 	$(PYTEST) --ignore $(BESIDE_PFL)
 	.venv-pfl/bin/python -m pytest $(BESIDE_PFL)
 
-# mypy parses in threads, which crashes now and then: a second run shows whether the code is wrong.
 check: .venv/installed-for-tests
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy || $(BIN)/mypy
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/installed-for-tests

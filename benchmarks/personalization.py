@@ -5,7 +5,7 @@
 tune: the learning rate of every arm by clients' validation accuracy on seed 100. train: all arms at these
 rates; fine-tuning starts from the model of fedavg. prior: WSM with each client's class shares at prediction
 (appendix A.4 of the WSM paper), as training goes on. All write docs/measured/personalization.json. tables:
-the tables and docs/images/personalization.svg.
+the tables and the figure of the page.
 """
 
 import json
@@ -17,12 +17,13 @@ from typing import Any
 import altair as alt
 import numpy as np
 import torch
-from benchmarks.harness import DOCS, run_sections, write_measured
+from benchmarks.harness import DOCS, replace_in_page, run_sections, write_measured
 from torch import Tensor, nn
 
 import eunoe
 from eunoe.analysis.statistics import mean_std, student_interval
 from eunoe.analysis.tables import Table
+from eunoe.data.federation import Federation
 from eunoe.metrics.forgetting import mean_at_end, spread
 from eunoe.models.base import Classifier
 from eunoe.report.export import as_svg
@@ -50,6 +51,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "shift": {"kind": "noise", "strength": 2.0},
     },
 }
+TITLES = {"labels": "Label skew", "features": "Feature shift"}
 ARMS: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "private classifier": {"private": "classifier"},
@@ -112,7 +114,7 @@ def tune() -> None:
 
 def train(seeds: Sequence[int]) -> None:
     """Train all arms at the chosen rates."""
-    rates, arms = read()["rates"], []
+    rates, arms, classes = read()["rates"], [], {}
     for setting in SETTINGS:
         runs: dict[str, list[Run]] = {}
         for arm in ARMS:
@@ -125,7 +127,8 @@ def train(seeds: Sequence[int]) -> None:
             ]
             arms.append({"setting": setting, "arm": arm, **measure(runs[arm])})
             print({key: value for key, value in arms[-1].items() if key != "clients"}, flush=True)
-    store(arms=arms, seeds=list(seeds))
+        classes[setting] = [effective_classes(run.simulation.federation) for run in runs["fedavg"]]
+    store(arms=arms, classes=classes, seeds=list(seeds))
 
 
 def measure(runs: Sequence[Run]) -> dict[str, Any]:
@@ -146,6 +149,14 @@ def client_accuracies(run: Run) -> list[float]:
     rounds, values = run.series("client_test.by_client.accuracy")
     columns = values.reshape(len(rounds), -1).T
     return [float(mean_at_end(column, rounds, run.config.evaluation.last)) for column in columns]
+
+
+def effective_classes(federation: Federation) -> list[float]:
+    """Return the exponential of the entropy of each client's training labels."""
+    counts = federation.all_counts().astype(float)
+    shares = counts / counts.sum(1, keepdims=True)
+    logs = np.log(shares, where=shares > 0, out=np.zeros_like(shares))
+    return [round(float(value), 2) for value in np.exp(-(shares * logs).sum(1))]
 
 
 def lost_by_clients(run: Run) -> float:
@@ -184,21 +195,27 @@ def store(**values: Any) -> None:
 
 
 def tables() -> None:
-    """Print the tables and draw the figure."""
-    found = read()
+    """Write the tables into the page and draw the figure."""
+    found, parts = read(), []
+    draw(found["arms"])
     for setting in SETTINGS:
         rows = {row["arm"]: row for row in found["arms"] if row["setting"] == setting}
-        print(f"\n{setting}:\n\n{accuracy_table(rows).markdown()}\n\n{gain_table(rows).markdown()}")
-    draw(found["arms"])
-    print("\nWSM with each client's class shares:\n")
+        parts += [f"### {TITLES[setting]}", accuracy_table(rows).markdown(), gain_table(rows).markdown()]
+        if setting == "labels":
+            parts.append(thirds_table(rows, np.concatenate(found["classes"][setting])).markdown())
+    parts += ["### WSM with the client's own class shares", prior_table(found["prior"]).markdown()]
+    replace_in_page(f"{NAME}.md", "measured", "\n\n".join(parts))
+
+
+def prior_table(points: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what clients' class shares add, by the rounds of training."""
     body = []
     for rounds in PRIOR_ROUNDS:
-        points = [point for point in found["prior"] if point["rounds"] == rounds]
-        columns = [[point[key] for point in points] for key in ("test", "without_prior", "with_prior")]
-        gains = [100 * (point["with_prior"] - point["without_prior"]) for point in points]
+        found = [point for point in points if point["rounds"] == rounds]
+        columns = [[point[key] for point in found] for key in ("test", "without_prior", "with_prior")]
+        gains = [100 * (point["with_prior"] - point["without_prior"]) for point in found]
         body.append([str(rounds), *(mean_std(each, 3) for each in columns), student_interval(gains).cell(1)])
-    heads = ["rounds", "test set", "clients' mix", "with class shares", "gain in points"]
-    print(Table(heads, body).markdown())
+    return Table(["rounds", "test set", "clients' mix", "with class shares", "gain in points"], body)
 
 
 def accuracy_table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -237,22 +254,37 @@ def gain_table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(["", *(f"against {reference}" for reference in REFERENCES)], body)
 
 
+def thirds_table(rows: Mapping[str, Mapping[str, Any]], classes: np.ndarray) -> Table:
+    """Return the mean gain over fedavg of thirds of the clients, by the number of their classes."""
+    thirds = np.array_split(np.argsort(classes), 3)
+    heads = [f"{classes[third].min():.1f} to {classes[third].max():.1f} classes" for third in thirds]
+    body = []
+    for arm, row in rows.items():
+        if arm != "fedavg":
+            gains = 100 * np.subtract(
+                np.concatenate(row["clients"]), np.concatenate(rows["fedavg"]["clients"])
+            )
+            body.append([arm, *(f"{gains[third].mean():+.1f}" for third in thirds)])
+    return Table(["gain over fedavg, points", *heads], body)
+
+
 def draw(arms: Sequence[Mapping[str, Any]]) -> None:
     """Draw the accuracies of all clients as a dot each, with their mean."""
     points = [
-        {"setting": row["setting"], "arm": row["arm"], "accuracy": value}
+        {"setting": TITLES[row["setting"]], "arm": row["arm"], "accuracy": value}
         for row in arms
         for each in row["clients"]
         for value in each
     ]
     base = alt.Chart(chart_data(points))
     x = alt.X("accuracy:Q", title="accuracy on the client's own test part", axis=alt.Axis(format="%"))
+    x = x.scale(zero=False)
     y = alt.Y("arm:N", sort=list(ARMS), title=None)
     dots = base.mark_tick(opacity=0.25, thickness=1.5).encode(x, y)
     mean = base.mark_point(filled=True, size=60, color="#d62728").encode(x.aggregate("mean"), y)
     chart = alt.layer(dots, mean).properties(width=280, height=190)
-    facets = chart.facet(alt.Column("setting:N", title=None, sort=list(SETTINGS)))
-    look = {**theme("#111111", font_size=10), "background": "#ffffff"}
+    facets = chart.facet(alt.Column("setting:N", title=None, sort=list(TITLES.values())))
+    look = {**theme("#111111", font_size=10), "background": "#ffffff", "padding": 20}
     svg = as_svg(facets.to_dict(validate=False), look)
     (DOCS / "images" / f"{NAME}.svg").write_text(svg)
 

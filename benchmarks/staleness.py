@@ -7,12 +7,12 @@ runs at these rates. Both write docs/measured/staleness.json. tables: the tables
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
-from benchmarks.harness import DOCS, run_sections, write_measured
+from benchmarks.harness import DOCS, replace_in_page, run_sections, write_measured
 
 import eunoe
 from eunoe.analysis.statistics import mean_std, student_interval
@@ -29,8 +29,8 @@ SETTING: dict[str, Any] = {
     "rounds": 80,
     "model": {"name": "mlp", "hidden": [64]},
     "training": {"epochs": 2, "batch_size": 16},
-    # Pairs of rounds, so that the change of a round is known.
-    "evaluation": {"every": 4, "last": 5},
+    # Every round, so that the change of each round is known.
+    "evaluation": {"every": 1, "last": 5},
     "probes": [],
 }
 TUNING: dict[str, Any] = {"evaluation": {"every": 0, "last": 5, "test": False}}
@@ -58,25 +58,24 @@ def config(remedy: str, most: int, rate: float) -> dict[str, Any]:
     return {**values, "staleness": {"max": most, **REMEDIES[remedy].get("staleness", {})}}
 
 
-def measure_changes(runs: Iterable[Any]) -> dict[str, float]:
-    """Return the mean change of accuracy on clients' data in a round, by how they take part."""
+def measure_changes(run: Any) -> dict[str, float]:
+    """Return the mean change of accuracy on a client's data in a round, by how the client takes part."""
     changes: dict[str, list[float]] = {}
-    for run in runs:
-        before: Mapping[int, float] = {}
-        evaluated = 0
-        for record in run.records:
-            if "validation" not in record:
-                continue
-            by_client = record["validation"]["by_client"]
-            now = dict(zip(by_client["clients"], by_client["accuracy"], strict=True))
-            if record["round"] == evaluated + 1:
-                clients = record["clients"]
-                delays = dict(zip(clients, record.get("delays") or [0] * len(clients), strict=True))
-                for client in now.keys() & before.keys():
-                    part = "absent" if client not in delays else "stale" if delays[client] else "fresh"
-                    changes.setdefault(part, []).append(now[client] - before[client])
-            before, evaluated = now, record["round"]
-    return {part: round(float(np.mean(changes[part])), 5) for part in PARTS if part in changes}
+    before: Mapping[int, float] = {}
+    evaluated = 0
+    for record in run.records:
+        if "validation" not in record:
+            continue
+        by_client = record["validation"]["by_client"]
+        now = dict(zip(by_client["clients"], by_client["accuracy"], strict=True))
+        if record["round"] == evaluated + 1:
+            clients = record["clients"]
+            delays = dict(zip(clients, record.get("delays") or [0] * len(clients), strict=True))
+            for client in now.keys() & before.keys():
+                part = "absent" if client not in delays else "stale" if delays[client] else "fresh"
+                changes.setdefault(part, []).append(now[client] - before[client])
+        before, evaluated = now, record["round"]
+    return {part: float(np.mean(values)) for part, values in changes.items()}
 
 
 def tune() -> None:
@@ -98,6 +97,7 @@ def train(seeds: Sequence[int]) -> None:
     for remedy, most in arms():
         rate = rates[f"{remedy}, {most}"]
         runs = eunoe.run(config(remedy, most, rate), seeds=seeds)
+        changes = [measure_changes(run) for run in runs]
         rows.append(
             {
                 "remedy": remedy,
@@ -105,7 +105,7 @@ def train(seeds: Sequence[int]) -> None:
                 "rate": rate,
                 "accuracy": [round(run.accuracy, 4) for run in runs],
                 "forgetting": [round(run.forgetting, 5) for run in runs],
-                "changes": measure_changes(runs),
+                "changes": {p: [round(each[p], 5) for each in changes] for p in PARTS if p in changes[0]},
             }
         )
         print(rows[-1], flush=True)
@@ -118,49 +118,47 @@ def read() -> dict[str, Any]:
 
 
 def tables() -> None:
-    """Print the tables and draw the figure."""
-    rows = read()["arms"]
-    by_arm = {(row["remedy"], row["max"]): row for row in rows}
-    heads = [f"max = {most}" for most in DELAYS]
-    for title, value in (("accuracy", "accuracy"), ("round forgetting in points", "forgetting")):
-        scale = 1 if value == "accuracy" else 100
+    """Write the tables into the page and draw the figure."""
+    found = read()
+    rows = {(row["remedy"], row["max"]): row for row in found["arms"]}
+    draw(found["arms"])
+
+    def by_delay(cell: Callable[[str, int], str], delays: Sequence[int] = DELAYS) -> str:
         body = [
-            [
-                remedy,
-                *(
-                    mean_std([scale * each for each in row[value]], 3 if scale == 1 else 1)
-                    if (row := by_arm.get((remedy, most)))
-                    else ""
-                    for most in DELAYS
-                ),
-            ]
-            for remedy in REMEDIES
+            [f"`{r}`", *(cell(r, most) if (r, most) in rows else "" for most in delays)] for r in REMEDIES
         ]
-        print(f"\n{title}:\n\n{Table(['remedy', *heads], body).markdown()}")
-    print("\nGain over no remedy at the same delay, points [95% interval over the seeds]:\n")
-    body = []
-    for remedy in list(REMEDIES)[1:]:
-        cells = []
-        for most in DELAYS:
-            row, plain = by_arm.get((remedy, most)), by_arm["none", most]
-            if row is None:
-                cells.append("")
-                continue
-            pairs = zip(row["accuracy"], plain["accuracy"], strict=True)
-            cells.append(student_interval([100 * (one - other) for one, other in pairs]).cell(1))
-        body.append([remedy, *cells])
-    print(Table(["remedy", *heads], body).markdown())
-    print("\nChange of a client's accuracy in a round, points, by how it takes part:\n")
-    body = [
-        [
-            row["remedy"],
-            str(row["max"]),
-            *(f"{100 * row['changes'][p]:+.2f}" if p in row["changes"] else "" for p in PARTS),
-        ]
-        for row in rows
-    ]
-    print(Table(["remedy", "max", *PARTS], body).markdown())
-    draw(rows)
+        filled = [row for row in body if any(row[1:])]
+        return Table(["remedy", *(f"max = {most}" for most in delays)], filled).markdown()
+
+    def apart(remedy: str, most: int, other: tuple[str, int]) -> str:
+        if (remedy, most) == other or other not in rows:
+            return ""
+        pairs = zip(rows[remedy, most]["accuracy"], rows[other]["accuracy"], strict=True)
+        return student_interval([100 * (one - another) for one, another in pairs]).cell(1)
+
+    def change(remedy: str, most: int, part: str) -> str:
+        values = rows.get((remedy, most), {}).get("changes", {}).get(part)
+        return mean_std([100 * value for value in values], 1) if values else ""
+
+    shown = [(0, "fresh"), (0, "absent"), *((DELAYS[-1], part) for part in PARTS)]
+    changes = [[f"`{r}`", *(change(r, most, part) for most, part in shown)] for r in REMEDIES]
+    parts = {
+        "Test accuracy": by_delay(lambda r, most: mean_std(rows[r, most]["accuracy"], 3)),
+        "What delays cost: accuracy minus that of the same remedy without delays, points": by_delay(
+            lambda r, most: apart(r, most, (r, 0)), DELAYS[1:]
+        ),
+        "What a remedy adds: accuracy minus that of `none` with the same delays, points": by_delay(
+            lambda r, most: apart(r, most, ("none", most))
+        ),
+        "Round forgetting, points": by_delay(
+            lambda r, most: mean_std([100 * value for value in rows[r, most]["forgetting"]], 1)
+        ),
+        "How a round changes the accuracy on a client's validation data, points": Table(
+            ["remedy", *(f"{part}, max = {most}" for most, part in shown)], changes
+        ).markdown(),
+    }
+    text = "\n\n".join(f"{title}:\n\n{table}" for title, table in parts.items())
+    replace_in_page(f"{NAME}.md", "measured", text)
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -183,7 +181,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> None:
         )
         for value, title in (("accuracy", "test accuracy"), ("forgetting", "round forgetting, points"))
     ]
-    look = {**theme("#111111", font_size=10), "background": "#ffffff"}
+    look = {**theme("#111111", font_size=10), "background": "#ffffff", "padding": 10}
     spec = alt.hconcat(*panels).to_dict(validate=False)
     (DOCS / "images" / f"{NAME}.svg").write_text(as_svg(spec, look))
 

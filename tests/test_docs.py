@@ -26,7 +26,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 NUMBER = r"\d+\.\d+"
 # Pages and blocks that are generated, and the limit for all other pages together.
 GENERATED = {"results.md"}
-GENERATED_BLOCK = re.compile(r"<!-- (records|leaderboard) -->.*?<!-- end of \1 -->", re.DOTALL)
+GENERATED_BLOCK = re.compile(r"<!-- (records|leaderboard|measured) -->.*?<!-- end of \1 -->", re.DOTALL)
 MAX_WORDS = 23_000
 # A code block that shows a file of the repository says so in the line above it.
 SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)

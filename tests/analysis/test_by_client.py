@@ -93,8 +93,11 @@ def test_seeds_are_paired_and_chance_is_said() -> None:
 
 def test_clients_of_a_random_partition_differ_by_seed() -> None:
     config = {"partition": {"name": "iid", "clients": 4}}
-    fed = [made_up([[0.6] * 3], seed, config=config) for seed in (0, 1)]
+    fed = [made_up([[0.6] * 3], seed, "local", config=config, took_part=[0, 2, 3 * seed]) for seed in (0, 1)]
     table = ByClient({"fed": fed}).table()
+    assert "every seed has other clients" in table.note
+    assert "without a test part: client 3, seed 0, client 3, seed 1" in table.note
+    assert "never took part: client 1, seed 0, client 3, seed 0, client 1, seed 1" in table.note
     assert [row[0] for row in table.rows][2:4] == ["client 2, seed 0", "client 0, seed 1"]
     assert table.rows[-2][2] == "0.600 ± 0.000"
 

@@ -237,8 +237,8 @@ def test_where_models_are_averaged_the_forgetting_of_both_is_shown(tmp_path: Pat
     assert headings[2:] == ["accuracy", "forgetting", "forgetting of clients' model"]
     # (0.2 + 0.3) / 2 of the mean and (0.5 + 0.25) / 2 of the newest model.
     assert rows == [
-        ["fedavg · ce", "1", "0.300", "0.2000", "–"],
-        ["fedavg + averaging · ce", "1", "0.400", "0.2500", "0.3750"],
+        ["fedavg", "1", "0.300", "0.2000", "–"],
+        ["fedavg + averaging", "1", "0.400", "0.2500", "0.3750"],
     ]
     # Without averaging there is no such column.
     assert table([plain], MAIN)[0][2:] == ["accuracy", "forgetting"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eunoe.cli.data import show
-from eunoe.errors import InputError
+from eunoe.errors import InputError, RunFailed
 from tests.cli.command import eunoe
 
 CONFIG = """
@@ -61,7 +61,7 @@ def test_what_cannot_be_shown_is_reported_and_nothing_written(config: Path) -> N
         show(config, over="partition.alpha", out=out)
     with pytest.raises(InputError, match="alpha"):
         show(config, over="partition.alpha=0,1", out=out)
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(RunFailed, match="cannot write"):
         show(config, out=config / "figure")
     assert sorted(path.name for path in config.parent.iterdir()) == ["config.toml"]
 

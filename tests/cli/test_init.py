@@ -161,7 +161,8 @@ def test_columns_that_say_nothing_of_other_rows_are_left_out(tmp_path: Path) -> 
     ]
     (tmp_path / "t.csv").write_text("\n".join(["patient,row,seen,age,ward,outcome,set", *rows]))
     config = tmp_path / "config.toml"
-    assert eunoe("init", tmp_path / "t.csv", "--label", "outcome", "--out", config).code == 0
+    wrote = eunoe("init", tmp_path / "t.csv", "--label", "outcome", "--out", config).out
+    assert "Note: not used: patient differs in nearly every row" in wrote
     data = read_config(config)["data"]
     assert (data["drop"], data["part"]) == (["patient", "row", "seen"], "set")
     assert "patient differs in nearly every row, row numbers the rows, seen holds dates" in config.read_text()

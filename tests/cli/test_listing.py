@@ -43,6 +43,7 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("loss:fedlc",), "tau"),
         (("model:mlp",), "a list of integers"),
         (("data:npz",), "a path"),
+        (("data:table",), "`client` is the column of client ids"),
         (("data_set:hub",), "text or a list of texts"),
         (("partition:dirichlet",), "Concentration"),
         (("augment",), "true or false"),

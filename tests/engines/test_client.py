@@ -137,7 +137,7 @@ def test_labels_to_validate_on_count_only_if_configured():
         client_context, _ = begin(simulation, 0, broadcast, {})
         assert client_context.counts.tolist() == [2, 1, 0]
         torch.testing.assert_close(client_context.terms, (torch.tensor(counts) / sum(counts)).log())
-    stack = ClientStack.of([StackClient.plan(ClientData(simulation, 0), broadcast)], exact=True)
+    stack = ClientStack.of([StackClient.plan(ClientData(simulation, 0), broadcast)])
     assert stack.counts.tolist() == [[2, 1, 0]]
     assert stack.loss_counts.tolist() == [[2, 1, 1]]
 

@@ -26,7 +26,7 @@ from eunoe.flower.server import load_run_name, read_declared_sizes
     ],
 )
 def test_a_damaged_name_of_the_run(tmp_path, content):
-    (tmp_path / "flower.json").write_text(content)
+    (tmp_path / "flower.json").write_bytes(content)
     with pytest.raises(Damaged, match=r"flower\.json"):
         load_run_name(tmp_path)
 

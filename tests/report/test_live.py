@@ -107,13 +107,14 @@ def test_a_folder_without_runs_is_refused(tmp_path):
         serve([tmp_path], 0)
 
 
-def test_the_state_of_runs_and_the_clients_that_train_now(tmp_path):
+@pytest.mark.parametrize("participation", [2, {"start": 1, "end": 3}])
+def test_the_state_of_runs_and_the_clients_that_train_now(tmp_path, participation):
     states = []
 
     def state():
         return json.loads(LiveReport([tmp_path / "run"]).status())["html"]
 
-    config = {**BRIEF, "rounds": 5, "probes": []}
+    config = {**BRIEF, "rounds": 5, "probes": [], "participation": participation}
     done = run(config, out=tmp_path / "run", on_round=lambda record: states.append(state()))
     assert "1 finished" in state()
     for number, html in enumerate(states[:-1], start=1):

@@ -36,7 +36,7 @@ def test_the_table_and_both_curves_are_shown(made: Run) -> None:
     assert len(pictures) == 2
     assert all(picture.startswith("<svg") for picture in pictures)
     assert all(title in html for title in ("Accuracy of the global model", "Round forgetting"))
-    assert re.search(r'alt="Line chart of accuracy over rounds\. [^"]* ends at \d+\.\d%', html)
+    assert 'alt="Accuracy of the global model. ' in html
 
 
 def test_nothing_is_loaded_and_nothing_runs(made: Run) -> None:

@@ -76,6 +76,8 @@ def test_one_seed_says_nothing_of_differences() -> None:
 def test_runs_are_compared_with_fedavg() -> None:
     sentence, _ = summary(runs("a", (0.6, 0.6, 0.6), method="moon"), runs("b", BASE))
     assert "a has a higher accuracy than b: +8.0 points" in sentence
+    averaged = runs("c", (0.6, 0.6, 0.6), averaging={"last": 2})
+    assert "c has a higher accuracy than b: +8.0 points" in summary(averaged, runs("b", BASE))[0]
 
 
 def test_runs_of_other_data_are_not_compared() -> None:

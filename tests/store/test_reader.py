@@ -89,12 +89,26 @@ def test_seeds_share_a_label_and_other_settings_do_not(tmp_path):
     other = write(tmp_path / "longer", "rounds = 77\n")
     labels = [run.label for run in read_runs([*same, default, other])]
     assert labels[0] == labels[1] == labels[2]
-    assert labels[0] == "fedavg · ce, rounds=100"
-    assert labels[3] == "fedavg · ce, rounds=77"
+    assert labels[0] == "fedavg, rounds=100"
+    assert labels[3] == "fedavg, rounds=77"
     assert [run.label for run in read_runs([*same, other], ["short", "long"])] == ["short", "short", "long"]
     for names in (["one"], ["same", "same"], ["a", "b", "c"]):
         with pytest.raises(InputError, match="needs 2 different names"):
             read_runs([*same, other], names)
+
+
+def test_a_loss_that_all_runs_share_is_not_named(tmp_path):
+    texts = {name: f"method = '{name}'\n" for name in ("fedavg", "scaffold")} | {"wsm": "loss = 'wsm'\n"}
+    folders = [write(tmp_path / name, text) for name, text in texts.items()]
+    assert [run.label for run in read_runs(folders[:2])] == ["fedavg", "scaffold"]
+    assert [run.label for run in read_runs(folders)] == ["fedavg · ce", "scaffold · ce", "fedavg · wsm"]
+
+
+def test_options_that_a_configuration_lacks_are_not_named(tmp_path):
+    schedule = write(tmp_path / "one", "participation = {start = 1, end = 3}\n")
+    labels = [run.label for run in read_runs([schedule, write(tmp_path / "two", "participation = 2\n")])]
+    over = "participation.over=100, participation.start=1"
+    assert labels == [f"fedavg, participation.end=3, {over}", "fedavg, participation=2"]
 
 
 def test_runs_are_found_by_what_they_recorded(tmp_path):

@@ -62,24 +62,25 @@ class ByClient:
         self._pairs = [(title, self.reference) for title in self.others]
         self._pairs += [(title, other) for title in private for other in self.others if other not in private]
         owners = {
-            (0 if self._fixed else run.checked_config.seed, client): (self._name(run, client), size)
+            self._key(run, client): (self._name(run, client), size)
             for run in runs
             for client, size in zip(*_owners(run, self.section), strict=True)
         }
         self.samples = dict(owners[key] for key in sorted(owners))
-        self._without = {
-            client
-            for run in runs
-            for client in range(0 if run.label_counts is None else len(run.label_counts))
-            if self._name(run, client) not in self.samples
-        }
-        self._idle = {client for run in runs for client in _never_trained(run)}
+        every = [
+            (run, c) for run in runs for c in range(0 if run.label_counts is None else len(run.label_counts))
+        ]
+        named = dict(sorted((self._key(run, client), self._name(run, client)) for run, client in every))
+        self._without = [name for name in named.values() if name not in self.samples]
+        idle = {self._key(run, client) for run in runs for client in _never_trained(run)}
+        self._idle = [name for key, name in named.items() if key in idle]
+
+    def _key(self, run: RunRecords, client: int) -> tuple[int, int]:
+        return 0 if self._fixed else run.checked_config.seed, client
 
     def _name(self, run: RunRecords, client: int) -> str:
-        return self._client_name(client) + ("" if self._fixed else f", seed {run.checked_config.seed}")
-
-    def _client_name(self, client: int) -> str:
-        return self._names[client] if self._names else f"client {client}"
+        name = self._names[client] if self._names else f"client {client}"
+        return name if self._fixed else f"{name}, seed {run.checked_config.seed}"
 
     def table(self) -> Table:
         """Return a row per client, then their mean and the mean of the worst tenth."""
@@ -117,7 +118,9 @@ class ByClient:
         cells = [mean_std(list(values[name].values()), 3) for values in self.arms.values()]
         for title in self.others:
             by_seed = self._differences(title, self.reference, name)
-            cells.append(student_interval(by_seed).cell(3) if len(by_seed) > 1 else f"{mean(by_seed):+.3f}")
+            # Not -0.000.
+            one = f"{round(mean(by_seed), 3) + 0.0:+.3f}"
+            cells.append(student_interval(by_seed).cell(3) if len(by_seed) > 1 else one)
         return cells
 
     def _differences(self, title: str, other: str, name: str) -> list[float]:
@@ -161,10 +164,11 @@ class ByClient:
         if self._several_seeds:
             words.append(f"differences by seed [{LEVEL:.0%} interval]")
         else:
-            words.append("one seed: small differences may be chance")
+            once = "one seed" if self._fixed else "every seed has other clients"
+            words.append(f"{once}: small differences may be chance")
         for what, clients in (("without a test part", self._without), ("never took part", self._idle)):
             if clients:
-                words.append(f"{what}: {join_names(map(self._client_name, sorted(clients)))}")
+                words.append(f"{what}: {join_names(clients)}")
         return "; ".join(words)
 
 

@@ -94,6 +94,7 @@ def _show_component(kind: str, name: str) -> None:
         if key not in _SUPPLIED.get(kind, ())
     ]
     show(["option", "default", "type"], rows)
+    typer.echo(inspect.getdoc(component) or "")
 
 
 def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:

@@ -169,8 +169,10 @@ class Config(Options):
             if getattr(self.stop, key) is not None and not on:
                 raise ValueError(f"stop.{key} needs evaluation.{part}=true, and every or last above 0")
 
-    def participants(self, clients: int) -> int:
+    def participants(self, clients: int, round: int | None = None) -> int:
         """Return the number of clients in a round, or the most of any round."""
+        if round is not None and isinstance(self.participation, options.Participation):
+            return self.participation.participants(round, clients)
         return self.participant_range(clients)[1]
 
     def participant_range(self, clients: int) -> tuple[int, int]:

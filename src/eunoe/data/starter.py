@@ -114,7 +114,7 @@ def _table_section(path: str, label: str | None, text: str | None, client: str |
     unused = join_names(f"{name} {reasons[name]}" for name in drop)
     codes = join_names(names := _find_code_columns(frame, used.union(drop)))
     comments = (
-        f"Not used: {unused}." if drop else "",
+        f"{NOTE}not used: {unused}." if drop else "",
         f"{NOTE}{codes}: few whole numbers, taken as quantities; if they are codes, set categorical = "
         f"{inline(names)}."
         if names

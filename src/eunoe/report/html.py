@@ -65,7 +65,7 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
 
 
 def _settings(groups: Groups) -> str:
-    """Return tables of configurations and environments side by side, with differences first and marked."""
+    """Return tables of configurations and environments: what differs by run, then what all have."""
     parts = []
     for title, pick, state in (("Configuration", "config", " open"), ("Environment", "environment", "")):
         columns = [
@@ -77,14 +77,18 @@ def _settings(groups: Groups) -> str:
         ]
         names = dict.fromkeys(name for column in columns for name in column)
         rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
-        # False sorts before True.
-        rows.sort(key=lambda row: len(set(row[1:])) == 1)
-        different = range(sum(len(set(row[1:])) > 1 for row in rows))
-        if rows:
-            table = Table(["setting", *groups], rows).html(marked=different)
+        different = [row for row in rows if len(set(row[1:])) > 1]
+        same = [row[:2] for row in rows if len(set(row[1:])) == 1 and row[1]]
+        tables = (
+            [Table(["setting", *groups], different).html(marked=range(len(different)))] if different else []
+        )
+        tables += (
+            [Table(["setting", "all runs" if len(groups) > 1 else "value"], same).html()] if same else []
+        )
+        if tables:
             parts.append(
                 f'<details class="settings"{state}><summary><strong>{title}</strong></summary>'
-                f'<div class="scroll">{table}</div></details>'
+                f'<div class="scroll">{"".join(tables)}</div></details>'
             )
     return f'<section id="settings"><h2>Settings</h2>{"".join(parts)}</section>' if parts else ""
 

@@ -105,7 +105,8 @@ def training_now(folder: Path, config: Config, last: dict[str, Any]) -> list[str
     names, count = partition.get("client_names"), len(partition.get("label_counts") or ())
     if not count or config.stream or config.privacy or not last.get("clients", True):
         return []
-    clients = draw_clients(config.seed, last["round"] + 1, count, config.participants(count))
+    number = last["round"] + 1
+    clients = draw_clients(config.seed, number, count, config.participants(count, number))
     return [str(names[client] if names else client) for client in sorted(clients.tolist())]
 
 

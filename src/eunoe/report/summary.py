@@ -10,7 +10,6 @@ from eunoe.analysis.by_client import ByClient, recorded_metrics
 from eunoe.analysis.comparison import COLUMNS, Arm, Column, make_arm
 from eunoe.analysis.divergence import divergence
 from eunoe.analysis.statistics import LEVEL, UNKNOWN, Interval, as_points, mean_std, paired_interval
-from eunoe.analysis.tables import Table
 from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.core.tasks import Task
 from eunoe.errors import InputError, join_names
@@ -41,10 +40,12 @@ def arms_of(groups: Groups) -> list[Arm]:
 
 
 def choose_reference(groups: Groups, arms: Sequence[Arm]) -> Arm:
-    """Return the arm that others are compared with: the first sound one of FedAvg, else the first."""
+    """Return the arm that others are compared with: FedAvg, the plain one if there is one, else the first."""
     sound = [arm for arm in arms if not arm.ended] or arms
-    plain = [arm for arm in sound if groups[arm.title][0].checked_config.method.name == "fedavg"]
-    return (plain or sound)[0]
+    runs = {arm.title: groups[arm.title][0] for arm in sound}
+    bare = {t: run.checked_config.model_copy(update={"name": ""}).title for t, run in runs.items()}
+    starts = *(f"fedavg · {run.task.loss}" for run in runs.values()), "fedavg ", ""
+    return next(arm for start in starts for arm in sound if bare[arm.title].startswith(start))
 
 
 def gain(arm: Arm, first: Arm, metric: str) -> Interval:
@@ -181,16 +182,15 @@ def describe_setting(groups: Groups) -> str:
 
 def clients_table(groups: Groups) -> str:
     """Return tables of each client's numbers on its own test data; empty where none were recorded."""
-    parts = []
+    parts: list[str] = []
     for metric in recorded_metrics(next(iter(groups.values()))[0]):
         try:
             clients = ByClient(groups, metric)
         except InputError:
             continue
         words = "".join(f"<p>{escape(sentence)}</p>" for sentence in clients.sentences())
-        table: Table = clients.table()
-        parts.append(
-            f'{words}<div class="settings scroll">{table.html()}</div>'
-            f"<p><small>{escape(table.note)}.</small></p>"
-        )
+        table = clients.table()
+        text = f'{words}<div class="settings scroll">{table.html()}</div>'
+        text += f"<p><small>{escape(table.note)}.</small></p>"
+        parts.append(f"<details><summary>{escape(metric)}</summary>{text}</details>" if parts else text)
     return f'<section id="per-client"><h2>Clients</h2>{"".join(parts)}</section>' if parts else ""

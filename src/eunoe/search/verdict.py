@@ -13,7 +13,6 @@ from eunoe.analysis.tables import Table
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import absolute_paths
 from eunoe.config.toml import to_toml
-from eunoe.search.halving import accuracy_at
 from eunoe.search.journal import TrialResult
 from eunoe.search.outcome import Outcome, Which, read_outcome
 from eunoe.simulation.run import Run
@@ -167,13 +166,6 @@ def _harmless(alternatives: Sequence[tuple[str, Outcome]]) -> str | None:
         if all(not new["validation"] < old["validation"] - _NEGLIGIBLE for new, old in pairs):
             return label
     return None
-
-
-def describe_gain(name: str, before: Sequence[Run], after: Sequence[Run]) -> str:
-    """Describe in one sentence what runs gain over others on the same seeds, and what they forget."""
-    new, old = ([accuracy_at(run.read, run.config.rounds) for run in arm] for arm in (after, before))
-    gain = paired_interval(new, old).points()
-    return f"{name}: {gain} on validation over {len(after)} seeds; {describe_forgetting(before, after)}."
 
 
 def describe_forgetting(before: Sequence[Run], after: Sequence[Run]) -> str:

@@ -213,12 +213,17 @@ def name_configs(configs: Sequence[Config]) -> list[str]:
     for title, own in pairs:
         same_title = [options for other, options in pairs if other == title]
         varying = {key for other in same_title for key in {**own, **other} if own.get(key) != other.get(key)}
-        named.append(", ".join([short[title], *(f"{key}={own.get(key, 'none')}" for key in sorted(varying))]))
+        # An option that this configuration lacks is named only if all that vary are.
+        keys = sorted(varying & own.keys() or varying)
+        named.append(", ".join([short[title], *(f"{key}={own.get(key, 'none')}" for key in keys)]))
     return named
 
 
 def shorten_titles(titles: Sequence[str]) -> list[str]:
-    """Shorten titles of sweeps, such as "method=package.mine:Mine, rounds=9", to what differs."""
+    """Shorten titles, such as "method=package.mine:Mine, rounds=9" or "fedavg · ce", to what differs."""
+    losses = {title.partition(" · ")[2] for title in titles}
+    if len(titles) > 1 and len(losses) == 1:
+        titles = [title.partition(" · ")[0] for title in titles]
     parts = [title.split(", ") for title in titles]
     shared = set.intersection(*map(set, parts)) if len(set(titles)) > 1 else set()
     short = [

@@ -116,7 +116,11 @@ def test_numbers_may_be_categories():
 @pytest.mark.parametrize(
     ("change", "options", "says"),
     [
-        (("b,5,,false,no", "b,5,,false,"), {}, "column 'y' is empty in row 4; every row needs a value"),
+        (
+            ("b,5,,false,no", "b,5,,false,"),
+            {},
+            r"column 'y' is empty in row 4 \(\?, NA and null count as empty\)",
+        ),
         (("b,5,", ",5,"), {}, "column 'site' is empty in row 4"),
         (("a,1,red,true", "a,1,red"), {}, "not a readable CSV or Parquet file: .*Expected 6 columns, got 5"),
         (("", ""), {"label": "z"}, "has no column 'z'"),

@@ -235,7 +235,10 @@ def read_values(frame: Any, where: str, name: str) -> list[Any]:
     values = column_values(frame, name, where)
     for row, value in enumerate(values, start=1):
         if value is None or value == "":
-            raise InputError(f"{where}: column {name!r} is empty in row {row}; every row needs a value")
+            raise InputError(
+                f"{where}: column {name!r} is empty in row {row} ({_EMPTY}, NA and null count as empty); "
+                "every row needs a value"
+            )
     return values
 
 

@@ -139,7 +139,7 @@ def draw_client(rows: Sequence[Row], display: Display) -> Figure:
     chart = chart.encode(
         alt.X("accuracy:Q", title=metric, **axis),
         alt.Y("client:N", sort=list(dict.fromkeys(row["client"] for row in rows)), title=None),
-        display.run_color(rows),
+        display.run_color(rows, symbol="circle"),
         tooltip=tips,
     )
     first = [row["accuracy"] for row in rows if row["run"] == rows[0]["run"]]
