@@ -14,7 +14,6 @@ import numpy as np
 
 from eunoe.analysis.statistics import NONE, UNKNOWN, Interval, interval, mean, mean_std
 from eunoe.analysis.tables import Table
-from eunoe.store.run_records import numbers
 
 Row = Mapping[str, Any]
 BASELINE = "fedavg"
@@ -109,8 +108,8 @@ class Leaderboard:
             gain=self.difference(name, BASELINE),
             balanced=self.difference(name, BASELINE, "balanced"),
             worst_client=self.difference(name, BASELINE, "worst_client"),
-            forgetting=mean(numbers([row["forgetting"] for row in rows])),
-            sent_forgetting=mean(numbers([row["sent_forgetting"] for row in rows])),
+            forgetting=_mean_known(rows, "forgetting"),
+            sent_forgetting=_mean_known(rows, "sent_forgetting"),
             rounds=_rounds_to_baseline(pairs),
             bytes=mean([row["bytes"] / base["bytes"] for row, base in pairs if base["bytes"]]),
             samples=mean([row["samples"] / base["samples"] for row, base in pairs if base["samples"]]),
@@ -159,6 +158,10 @@ class Leaderboard:
             "validation accuracy is reached, and in how many runs; bytes and compute relative to FedAvg"
         )
         return Table(list(columns), rows, note)
+
+
+def _mean_known(rows: Sequence[Row], key: str) -> float:
+    return mean([row[key] for row in rows if row[key] is not None])
 
 
 def _rounds_to_baseline(pairs: Sequence[tuple[Row, Row]]) -> str:

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flwr.cli.build import build_fab_from_disk, collect_files
+from flwr.cli.build import build_fab_from_disk
+from flwr.cli.utils import collect_files
 from flwr.supercore.primitives.asymmetric_ed25519 import create_message_to_sign
 
 from eunoe.config.schema import make_config
