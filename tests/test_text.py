@@ -25,4 +25,5 @@ def test_what_no_terminal_should_get_is_written_as_an_escape(text: str, shown: s
 def test_an_error_is_one_line_whoever_wrote_its_text() -> None:
     assert one_line(" a\n\n  b\x07\n") == "a b\\x07"
     assert str(InputError("torch says:\n  no\x1b[0m")) == r"torch says: no\x1b[0m"
+    assert one_line("a" * 34_000) == f"{'a' * 1000} ... {'a' * 1000}"
     assert str(ClientError("Traceback\n  line")) == "Traceback\n  line"

@@ -7,8 +7,6 @@ from typing import Literal
 
 from eunoe.text import one_line
 
-# Characters of the longest message; a longer one, as with a name of a megabyte, loses its middle.
-_LONGEST = 2000
 # The state of a run that ended.
 Outcome = Literal["finished", "interrupted", "diverged", "failed"]
 
@@ -17,10 +15,7 @@ class EunoeError(Exception):
     """Base of all errors; the message is one line without control characters."""
 
     def __init__(self, message: str = "") -> None:
-        text = one_line(message)
-        if len(text) > _LONGEST:
-            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
-        super().__init__(text)
+        super().__init__(one_line(message))
 
 
 class InputError(EunoeError):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+# Characters of the longest message; a longer one, as with a name of a megabyte, loses its middle.
+_LONGEST = 2000
 # Characters that change the direction of the surrounding text.
 _DIRECTIONAL = {chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
@@ -26,8 +28,9 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Join the lines of a text and escape unsafe characters."""
-    return printable(" ".join(filter(None, (line.strip() for line in text.splitlines()))))
+    """Join the lines of a text, escape unsafe characters and shorten it."""
+    line = printable(" ".join(filter(None, (line.strip() for line in text.splitlines()))))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
 
 
 def read_data(package: str, path: str) -> dict[str, Any]:

@@ -100,6 +100,7 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ),
         ({"y_test": [[0, 1]]}, r"own: y_test is int64 \[1, 2\]; labels must be one integer per sample"),
         ({"y_train": [0, 1]}, "x_train has 6 samples and y_train 2; they must be equal in length"),
+        ({"y_test": []}, "y_test is empty"),
         ({"y_test": [0, -1]}, "label -1 is negative; labels must be integers from 0"),
         ({"y_test": [0, 4]}, "labels go up to 4, but 3 never occurs; number them 0..C-1"),
         ({"y_test": [0, 10**12]}, "labels go up to 1000000000000, but 3 never occurs"),

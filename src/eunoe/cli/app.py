@@ -24,6 +24,7 @@ from eunoe.cli.sweep import sweep
 from eunoe.cli.tune import tune
 from eunoe.errors import EunoeError, InputError
 from eunoe.system.log_lines import log_lines
+from eunoe.text import one_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 for command in (init, run, sweep, tune, compare, diagnose, cure, bench, report, figures, watch, export):
@@ -71,5 +72,5 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except (EunoeError, OSError) as error:
-        print(f"error: {EunoeError(str(error))}", file=sys.stderr)
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
         sys.exit(1)

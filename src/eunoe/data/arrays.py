@@ -193,6 +193,8 @@ def _make_targets(
 def check_targets(value: ArrayLike | Tensor, what: str, task: str | None = None) -> tuple[TaskName, Array]:
     """Return the task, stated or inferred, and the targets: labels [n] as int64, or [n, outputs]."""
     y = checks.as_array(value, what)
+    if y.ndim and not len(y):
+        raise InputError(f"{what} is empty")
     if task is not None and task not in get_args(TaskName):
         raise InputError(f"{what}: unknown task {task!r}; {nearest(task, get_args(TaskName))}")
     kind = _infer_task(y, what) if task is None else cast(TaskName, task)

@@ -140,6 +140,9 @@ def test_images_and_arrays_in_files(tmp_path: Path) -> None:
     (tmp_path / "short.npy").write_bytes(file.getvalue())
     with pytest.raises(InputError, match=r"short\.npy is not an array that NumPy can read"):
         read_inputs(tmp_path / "short.npy", data)
+    (tmp_path / "damaged.npy").write_bytes(file.getvalue().replace(b"}", b" "))
+    with pytest.raises(InputError, match=r"damaged\.npy is not an array that NumPy can read"):
+        read_inputs(tmp_path / "damaged.npy", data)
     with pytest.raises(InputError, match=r"x has shape \[2, 4\]; the model takes \[samples, 4, 4\]"):
         read_inputs(x[0, :2], data)
     with pytest.raises(InputError, match=r"there is no file photo\.png"):

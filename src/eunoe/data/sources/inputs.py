@@ -12,9 +12,10 @@ from eunoe.core.fields import Fields, Ragged, Stored
 from eunoe.data.checks import Array, check_inputs
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder
+from eunoe.data.sources.npz import NO_HEADER
 from eunoe.data.sources.table import TableEncoder
 from eunoe.data.sources.text import TextEncoder
-from eunoe.errors import InputError
+from eunoe.errors import InputError, first_line
 
 
 def read_inputs(inputs: Any, data: DataSet) -> Stored:
@@ -90,8 +91,8 @@ def _read_files(files: list[Path], like: Stored) -> Array:
     if files[0].suffix == ".npy":
         try:
             return np.asarray(np.lib.format.open_memmap(files[0], mode="r"))
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"{files[0]} is not an array that NumPy can read ({error})") from None
+        except (*NO_HEADER, OSError, EOFError, OverflowError) as error:
+            raise InputError(f"{files[0]} is not an array that NumPy can read ({first_line(error)})") from None
     if not isinstance(like, Tensor) or like.dtype != torch.uint8 or like.ndim not in (3, 4):
         raise InputError(f"the model does not take images, as {files[0]}: pass an array or a .npy file")
     decoder = ImageDecoder("L" if like.ndim == 3 else "RGB", (like.shape[1], like.shape[2]))

@@ -36,7 +36,8 @@ _ALIGNMENT = 64
 _PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program uses
 _ZIP64_FIELD_BYTES = 20
 _BROKEN = (zipfile.BadZipFile, struct.error, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
-_NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
+# What NumPy raises for a damaged header.
+NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
 
 
 def npz(path: Path, *, classes: int | None = None, task: TaskName | None = None) -> DataSet:
@@ -203,7 +204,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, p
             # The CRC is compared when the end is read.
             stream.read()
             return array
-    except (*_BROKEN, *_NO_HEADER, OverflowError, MemoryError) as error:
+    except (*_BROKEN, *NO_HEADER, OverflowError, MemoryError) as error:
         raise InputError(f"{path}: {member.filename} is not a plain array ({first_line(error)})") from None
 
 
