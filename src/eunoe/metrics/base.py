@@ -6,7 +6,7 @@ and probes of a run, `eunoe.Forgetting` in any training loop and `eunoe.flower.m
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -69,6 +69,12 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.losses)
+
+
+def select(all: Predictions, index: NDArray[Any]) -> Predictions:
+    """Return the predictions of some samples, or of all in another order; the sums stay as they are."""
+    logits = None if all.logits is None else all.logits[index]
+    return replace(all, predicted=all.predicted[index], losses=all.losses[index], logits=logits)
 
 
 class Evaluator(Protocol):

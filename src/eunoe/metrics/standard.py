@@ -10,7 +10,7 @@ from pydantic import Field
 from eunoe.config import registry
 from eunoe.core.tasks import EVERY, LABELED
 from eunoe.errors import InputError
-from eunoe.metrics.base import Evaluation, EvaluationMetric, Need
+from eunoe.metrics.base import Evaluation, EvaluationMetric, Need, select
 from eunoe.metrics.forgetting import spread
 
 
@@ -136,10 +136,8 @@ def _build(name: str) -> EvaluationMetric:
 
 def _measure(name: str, evaluation: Evaluation, client: int) -> float | None:
     """Return a metric on the samples of one client; None if it is undefined, as with too few samples."""
-    rows, whole = evaluation.owners == client, evaluation.predictions
-    logits = None if whole.logits is None else whole.logits[rows]
-    own = replace(whole, predicted=whole.predicted[rows], losses=whole.losses[rows], logits=logits)
-    labels = evaluation.labels[rows]
+    rows = np.asarray(evaluation.owners) == client
+    own, labels = select(evaluation.predictions, rows), evaluation.labels[rows]
     return to_number(_build(name).measure(replace(evaluation, predictions=own, labels=labels, owners=None)))
 
 

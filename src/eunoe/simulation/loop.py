@@ -17,8 +17,8 @@ from eunoe.server.update_checks import append_stats
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.cohorts import Cohort, make_cohort
 from eunoe.simulation.hooks import Hook, Round
+from eunoe.store.checkpoints import RunState, evaluated_model
 from eunoe.store.schema import SCHEMA, RoundRecord
-from eunoe.store.state import RunState, evaluated_model
 from eunoe.system.signals import uninterrupted
 
 # The most clients whose presence is checked in a round: in total, and for each participant.

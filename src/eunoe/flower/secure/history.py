@@ -22,8 +22,7 @@ from secrets import token_hex
 from eunoe.config.schema import Config
 from eunoe.errors import InputError
 from eunoe.flower.secure.protocol import Secrets, Session
-from eunoe.system.files import make_folder, read_json, write_text
-from eunoe.system.locks import lock_file
+from eunoe.system.files import lock_file, make_folder, read_json, write_text
 
 NEW_RUN = "change the config, such as its seed, for a new run"
 
