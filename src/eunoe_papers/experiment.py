@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict
 from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.simulation.many import Planned
+from eunoe_papers import read_table
 from eunoe_papers.claims import Claim
 from eunoe_papers.labels import Label
 from eunoe_papers.measures import Measure
-from eunoe_papers.tables import read_table
 
 Config = dict[str, Any]
 Scale = Literal["full", "medium", "small"]

@@ -90,8 +90,7 @@ def find(kind: str, name: str) -> Component:
         return _load(of, path)
     prefix, _, rest = name.partition(":")
     if path := of.prefixes.get(prefix):
-        component: Component = _load(of, path)(rest)
-        return component
+        return _load(of, path)(rest)
     if ":" in name:
         return _check_base(of, name, _load(of, name))
     for point in entry_points(group=f"eunoe.{kind}"):
@@ -186,4 +185,4 @@ def _load(kind: Kind, path: str) -> Component:
     component = getattr(module, attribute, None)
     if not callable(component):
         raise InputError(f"module {module_name!r} has no class or function {attribute!r}")
-    return component  # type: ignore[no-any-return]
+    return component

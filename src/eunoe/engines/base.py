@@ -104,8 +104,7 @@ def make_engine(config: Config, simulation: Simulation, states: ClientStates) ->
             )
         logger.info("this system cannot fork: clients train one after the other, with the same results")
         name, options = "serial", {}
-    engine: Engine = registry.build("engine", name, options, simulation=simulation, states=states)
-    return engine
+    return registry.build("engine", name, options, simulation=simulation, states=states)
 
 
 def chunks(simulation: Simulation, where: Rows) -> list[Rows]:

@@ -31,7 +31,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import ClientError, RunFailed
 from eunoe.metrics.base import Rows
 from eunoe.server.updates import Broadcast, drop_vectors
-from eunoe.system.memory import keep_freed_memory
+from eunoe.system.machine import keep_freed_memory
 from eunoe.system.signals import end_with_parent
 
 # Vectors by group and name, and their sizes and types.

@@ -104,8 +104,7 @@ class Evaluation:
     @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Whether the model is right, [samples]; for multilabel tasks [samples, labels]."""
-        same: NDArray[np.bool_] = np.equal(self.predictions.predicted, self.labels)
-        return same
+        return np.equal(self.predictions.predicted, self.labels)
 
     @cached_property
     def scores(self) -> NDArray[Any]:

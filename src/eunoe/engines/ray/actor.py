@@ -25,7 +25,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.engines.workers import portable_error
 from eunoe.metrics.base import Rows
 from eunoe.server.updates import Broadcast, Update
-from eunoe.system.memory import keep_freed_memory
+from eunoe.system.machine import keep_freed_memory
 
 Bytes = NDArray[np.uint8]
 Packed = tuple[bytes, list[Bytes]]
@@ -56,8 +56,7 @@ def _aligned(buffer: Bytes, copy: bool) -> Bytes:
         # The store's memory is read-only, of which torch warns.
         warnings.simplefilter("ignore", UserWarning)
         tensor = torch.from_numpy(buffer)
-    result: Bytes = (tensor.clone() if copy or tensor.data_ptr() % _ALIGNMENT else tensor).numpy()
-    return result
+    return (tensor.clone() if copy or tensor.data_ptr() % _ALIGNMENT else tensor).numpy()
 
 
 def _reduce(tensor: Tensor) -> Any:
