@@ -28,8 +28,9 @@ from eunoe.simulation.hooks import Evaluate, EvaluateLast, Hook, Record, Saving,
 from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.probing import Probing
+from eunoe.simulation.resuming import check_config, check_data
 from eunoe.simulation.run import Run
-from eunoe.simulation.stored_config import check_config, check_data, complete_config, resolved, with_loss
+from eunoe.simulation.stored_config import complete_config, resolved, with_loss
 from eunoe.simulation.streams import phase_metrics
 from eunoe.simulation.user_objects import apply_preset, split_user_objects
 from eunoe.store.checkpoints import RunState, start_state
