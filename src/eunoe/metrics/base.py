@@ -219,10 +219,17 @@ class Metric(Options, ABC):
         """Restore such a state."""
 
 
-class EvaluationMetric(Metric):
-    """A metric of single evaluations, such as an accuracy: recorded for each set of samples."""
+class ValuesMetric(Metric):
+    """A metric whose `update` leaves the numbers of the round in `_values`."""
 
     _values: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def compute(self) -> Mapping[str, Any]:
+        return self._values
+
+
+class EvaluationMetric(ValuesMetric):
+    """A metric of single evaluations, such as an accuracy: recorded for each set of samples."""
 
     @abstractmethod
     def measure(self, evaluation: Evaluation) -> Any:
@@ -231,6 +238,3 @@ class EvaluationMetric(Metric):
     def update(self, model: Snapshot) -> None:
         measured = {name: self.measure(evaluation) for name, evaluation in model.evaluations.items()}
         self._values = {name: value for name, value in measured.items() if value is not None}
-
-    def compute(self) -> Mapping[str, Any]:
-        return self._values
