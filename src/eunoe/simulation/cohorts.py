@@ -244,15 +244,9 @@ class PrivateSecureCohort(_Private, SecureCohort):
     """Clients that clip their updates themselves, of which the server learns the sum only."""
 
 
-def make_cohort(
-    simulation: Simulation,
-    clients: Sequence[int],
-    broadcast: Broadcast,
-    past: Mapping[str, Sequence[NormStats]],
-) -> Cohort:
-    """Return the cohort of a round, of the kind that the configuration asks for."""
+def find_cohort(simulation: Simulation) -> type[Cohort]:
+    """Return the kind of cohort that the configuration asks for."""
     private = simulation.context.privacy is not None
-    kind: type[Cohort] = PrivateCohort if private else PlainCohort
     if simulation.secure is not None:
-        kind = PrivateSecureCohort if private else SecureCohort
-    return kind(simulation, clients, broadcast, past)
+        return PrivateSecureCohort if private else SecureCohort
+    return PrivateCohort if private else PlainCohort
