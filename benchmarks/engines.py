@@ -55,9 +55,9 @@ from eunoe.server.updates import Broadcast
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
 from eunoe.simulation.many import Planned, execute
+from eunoe.store.checkpoints import start_state
 from eunoe.store.folder import RunFolder
-from eunoe.store.state import start_state
-from eunoe.system.memory import keep_freed_memory
+from eunoe.system.machine import keep_freed_memory
 from eunoe.system.tensor_files import digest
 
 CIFAR = (32, 32, 3)

@@ -33,7 +33,7 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 from eunoe.system.machine import cores, processor
 
 ROOT = Path(__file__).parents[1]

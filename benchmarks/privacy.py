@@ -46,7 +46,7 @@ from eunoe.simulation.build import assemble
 from eunoe.simulation.loop import run_round, select_clients
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 
 READ = {
     **{loss: {"loss": loss} for loss in ("ce", "tce", "wsm", "fedlc")},

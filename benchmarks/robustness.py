@@ -38,7 +38,7 @@ from eunoe.metrics.base import Rows
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 
 CLIENTS, MANY = 10, 40
 GIVEN = {"data": "given", "partition": "given"}

@@ -51,8 +51,8 @@ from eunoe.report.theme import config as theme
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.loop import run_round
 from eunoe.simulation.running import resume, run
+from eunoe.store.checkpoints import start_state
 from eunoe.store.reader import read_run_config
-from eunoe.store.state import start_state
 from eunoe.system.machine import cores
 
 PAGE = "scale.md"

@@ -11,7 +11,7 @@ from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
-from eunoe.engines.client import begin_client, train_client
+from eunoe.engines.client import make_client_context, train_client
 from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import ClientContext
@@ -93,7 +93,8 @@ def begin(
 ) -> tuple[ClientContext, list[np.ndarray]]:
     """Begin a client in the round of a broadcast; return it with its batches."""
     data = ClientData.load(simulation.in_round(broadcast.round), client, state)
-    context, order, sizes = begin_client(data, broadcast, state)
+    order, sizes = data.plan()
+    context = make_client_context(data, broadcast, state, len(sizes))
     return context, np.split(order, np.cumsum(sizes)[:-1])
 
 

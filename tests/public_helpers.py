@@ -17,7 +17,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.hooks import Record
 from eunoe.simulation.loop import run_round
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 
 CLASSES, INPUTS = 3, 4
 

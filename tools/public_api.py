@@ -18,8 +18,8 @@ from pydantic import BaseModel
 import eunoe
 from eunoe.cli.app import app
 from eunoe.config import registry
-from eunoe.config.builtin import KINDS, PRESETS
 from eunoe.config.options import Named
+from eunoe.config.registry import KINDS, PRESETS
 from eunoe.config.schema import Config
 
 # Public names that are not in `eunoe` itself: for extensions, or with an extra.

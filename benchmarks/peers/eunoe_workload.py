@@ -20,7 +20,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 
 
 def simulation_of(work: Workload) -> Simulation:

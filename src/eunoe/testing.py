@@ -71,8 +71,7 @@ class CheckedMethod:
         }
         method = self.method if method is None else method
         out = self.folder / name
-        done: Run = run(federation=_federation(broken), method=method, out=out, **values)
-        return done
+        return run(federation=_federation(broken), method=method, out=out, **values)
 
     @cached_property
     def serial(self) -> Run:
@@ -154,12 +153,10 @@ class Normed(nn.Module):
         self.classifier = nn.Linear(8, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        hidden: Tensor = self.body(x)
-        return hidden
+        return self.body(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(self.features(x))
-        return logits
+        return self.classifier(self.features(x))
 
 
 @cache

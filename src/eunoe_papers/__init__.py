@@ -5,3 +5,14 @@ the stored runs and their tables. What a method computes is in eunoe.methods, ho
 eunoe.search. The library never imports this package: the two commands are entry points. The type to know is
 `experiment.Experiment`.
 """
+
+from functools import cache
+from typing import Any
+
+from eunoe.text import read_data
+
+
+@cache
+def read_table(name: str) -> dict[str, Any]:
+    """Return the content of a TOML file in experiments/."""
+    return read_data("eunoe_papers", f"experiments/{name}.toml")

@@ -6,8 +6,8 @@ from typing import Any
 from eunoe.config import registry
 from eunoe.data.specs import SPECS
 from eunoe.simulation.many import Planned
+from eunoe_papers import read_table
 from eunoe_papers.experiment import PlannedRun
-from eunoe_papers.tables import read_table
 
 
 def count_samples(config: Mapping[str, Any]) -> float:

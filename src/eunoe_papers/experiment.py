@@ -11,24 +11,18 @@ from pydantic import BaseModel, ConfigDict
 from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.simulation.many import Planned
+from eunoe_papers import read_table
 from eunoe_papers.claims import Claim
 from eunoe_papers.labels import Label
 from eunoe_papers.measures import Measure
-from eunoe_papers.tables import read_table
 
 Config = dict[str, Any]
 Scale = Literal["full", "medium", "small"]
 SCALES: tuple[Scale, ...] = ("full", "medium", "small")
-# What each scale is called in tables and figures; full scale needs no mark.
-MARKS: dict[Scale, str] = {
-    "full": "",
-    "medium": "MEDIUM SCALE, the paper's algorithm on smaller networks and images",
-    "small": "SMALL SCALE, not the paper's setting",
-}
+MARKS: dict[Scale, str] = read_table("common")["marks"]
 SHRUNK_SEEDS = (0, 1, 2)
 PART = "eunoe_papers.part:part"
-# Entries of tables that are no numbers, as papers print them or as we call them, in words.
-ABSENT = {"NC": "not converged", "-": "not reached", "lost": "lost", "not given": "not given"}
+ABSENT: dict[str, str] = read_table("common")["absent"]
 
 
 class Record(BaseModel):

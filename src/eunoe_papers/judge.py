@@ -20,11 +20,11 @@ from typing import Any
 
 from eunoe.analysis.statistics import Interval, student_interval
 from eunoe.data.specs import SPECS
+from eunoe_papers import read_table
 from eunoe_papers.claims import Claim, Comparison, Values
 from eunoe_papers.experiment import Experiment, Scale
 from eunoe_papers.labels import Label
 from eunoe_papers.outcomes import Reading
-from eunoe_papers.tables import read_table
 
 Cells = Mapping[Label, Reading]
 Network = tuple[str, str]

@@ -21,9 +21,9 @@ from typing import Any
 
 from eunoe.config.settings import merge
 from eunoe.errors import InputError, nearest
+from eunoe_papers import read_table
 from eunoe_papers.experiment import Arm, Cell, Config, Experiment, Record, Shrunk, Source
 from eunoe_papers.labels import Part, label
-from eunoe_papers.tables import read_table
 
 FILES = ("tce", "thesis", "wsm", "fedcurv", "flashback", "streams")
 # What an experiment takes from the one whose runs it uses.

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from eunoe.analysis.statistics import mean_std
 from eunoe.metrics.forgetting import area_under_curve, mean_at_end, rounds_to_accuracy
-from eunoe_papers.tables import read_table
+from eunoe_papers import read_table
 
 # A measure of the beginning of a run takes at least this many rounds.
 MIN_ROUNDS = 3

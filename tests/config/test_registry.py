@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eunoe.config import registry
-from eunoe.config.builtin import KINDS
 from eunoe.config.options import Split
+from eunoe.config.registry import KINDS
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM, LogitAdjusted
 from eunoe.models.mlp import MLP

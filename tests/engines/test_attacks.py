@@ -20,7 +20,7 @@ from eunoe.methods.base import Finished, Method
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
-from eunoe.store.state import RunState, start_state
+from eunoe.store.checkpoints import RunState, start_state
 from tests.helpers import Net, blobs, make_simulation
 
 EMPTY = torch.empty(0)

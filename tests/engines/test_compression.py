@@ -5,10 +5,10 @@ import torch
 
 from eunoe.config.options import Compression
 from eunoe.core.flat_model import Weights
-from eunoe.engines.compression import compress, compressed_uploads, upload_bytes, without_residuals
+from eunoe.engines.compression import compress, compressed_uploads, upload_bytes
 from eunoe.server.aggregate import Upload
-from eunoe.server.updates import Update
-from tests.helpers import make_simulation
+from eunoe.server.updates import Broadcast, Update
+from tests.helpers import begin, make_simulation
 
 HALF = Compression(name="topk", share=0.5)
 UPLOADS = {"sums": Upload("sum", 2), "count": Upload("sum", 2, lowest=0.0), "few": Upload("sum", 1)}
@@ -35,8 +35,14 @@ def test_what_was_not_sent_is_added_to_the_next_change() -> None:
     second, residuals = compress(HALF, trained, start, ["sums"], residuals, rng())
     assert second.weights.parameters.tolist() == [1.0, 3.0]
     assert next(iter(residuals.values())).tolist() == [1.5, 0.0]
-    # A method does not see what its client keeps besides.
-    assert without_residuals({**residuals, "own": start}) == {"own": start}
+
+
+def test_a_method_sees_only_the_state_that_it_declares() -> None:
+    simulation = make_simulation(method="scaffold")
+    own = {"control": simulation.model.parameters.clone()}
+    state = {"not sent of change": torch.ones(3), "private parameters": torch.ones(2), **own}
+    context, _ = begin(simulation, 0, Broadcast(1, simulation.model.weights.copy(), own), state)
+    assert dict(context.state) == own
 
 
 def test_without_feedback_nothing_is_kept_and_all_is_identity() -> None:

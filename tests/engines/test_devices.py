@@ -15,7 +15,7 @@ from eunoe.errors import InputError
 from eunoe.metrics.base import Rows
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.running import run
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 from tests.helpers import blobs, make_simulation, train_one
 
 SETTING: dict[str, Any] = {

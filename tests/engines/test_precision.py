@@ -13,7 +13,7 @@ from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.running import run
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 from eunoe.system import machine
 from tests.helpers import begin, make_simulation, train_one
 

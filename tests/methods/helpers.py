@@ -19,7 +19,7 @@ from eunoe.server.optimizers import ServerOptimizer
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 from tests.helpers import train_one
 
 

@@ -14,7 +14,7 @@ from eunoe.search.halving import Callbacks
 from eunoe.search.suite import Entry, Point, Suite, load_entries, load_suite, method_entry, suite_names
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned
-from eunoe.simulation.preset import apply_preset
+from eunoe.simulation.user_objects import apply_preset
 from tests.cli.command import eunoe
 
 SUITE = Suite.model_validate(

@@ -16,7 +16,7 @@ from eunoe.metrics.base import Evaluator
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.simulation.hooks import Evaluate, Progress, Round, evaluated, stop_reason
 from eunoe.simulation.running import resume, run
-from eunoe.store.state import RunState, start_state
+from eunoe.store.checkpoints import RunState, start_state
 from tests.helpers import make_simulation
 from tests.small_runs import NAMED
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from eunoe.config import registry
-from eunoe.config.builtin import PRESETS
+from eunoe.config.registry import PRESETS
 from eunoe.errors import InputError
 from eunoe.simulation.many import Planned, execute
 from eunoe.simulation.run import Run

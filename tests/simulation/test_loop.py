@@ -30,9 +30,8 @@ from eunoe.simulation.hooks import Hook, Round
 from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run, standard_hooks
-from eunoe.store.checkpoints import list_checkpoints, newest_checkpoint
+from eunoe.store.checkpoints import RunState, list_checkpoints, newest_checkpoint, start_state
 from eunoe.store.folder import RunFolder
-from eunoe.store.state import RunState, start_state
 from tests.helpers import Net, blobs, make_aggregator, make_simulation, select, train
 
 QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}

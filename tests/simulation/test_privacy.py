@@ -24,8 +24,8 @@ from eunoe.simulation.loop import run_round, run_rounds
 from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run, standard_hooks
+from eunoe.store.checkpoints import start_state
 from eunoe.store.folder import RunFolder
-from eunoe.store.state import start_state
 from tests.helpers import Net, blobs, make_aggregator, make_simulation, select
 
 NOISY: dict[str, Any] = {"clip": 0.5, "noise": 4.0, "delta": 0.01}

@@ -14,7 +14,7 @@ from eunoe.metrics import Metric
 from eunoe.simulation.hooks import Round
 from eunoe.simulation.probing import Probing
 from eunoe.simulation.running import resume, run
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 from tests.helpers import Net, blobs, make_simulation
 
 METRICS = ("client_matrix", "local_per_class", "drift", "probability")

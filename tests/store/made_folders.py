@@ -9,8 +9,8 @@ import torch
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
+from eunoe.store.checkpoints import RunState
 from eunoe.store.folder import RunFolder
-from eunoe.store.state import RunState
 
 
 def weights(number: float) -> Weights:

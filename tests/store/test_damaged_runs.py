@@ -9,9 +9,8 @@ import torch
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, InputError
-from eunoe.store.checkpoints import list_checkpoints, read_checkpoint
+from eunoe.store.checkpoints import RunState, list_checkpoints, read_checkpoint
 from eunoe.store.folder import RunFolder
-from eunoe.store.state import RunState
 from tests.store.made_folders import everything, lines, restored, state_at, weights, write_rounds
 
 

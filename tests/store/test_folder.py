@@ -14,10 +14,9 @@ import torch
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError, RunFailed
-from eunoe.store.checkpoints import list_checkpoints, newest_checkpoint
+from eunoe.store.checkpoints import RunState, list_checkpoints, newest_checkpoint, start_state
 from eunoe.store.folder import RunFolder, check_new
 from eunoe.store.reader import read_run_config
-from eunoe.store.state import RunState, start_state
 from eunoe.system.files import plain
 from tests.helpers import make_simulation
 from tests.store.made_folders import everything, lines, restored, state_at, weights, write_rounds

@@ -12,6 +12,9 @@ from eunoe.metrics import forgetting
 from eunoe.metrics.phases import recovery
 from eunoe.store.run_records import RunRecords, numbers
 from eunoe.system.files import plain
+from eunoe.text import read_data
+
+_SENTENCES = read_data("eunoe.analysis", "summary.toml")
 
 
 class Summary(dict[str, Any]):
@@ -19,58 +22,43 @@ class Summary(dict[str, Any]):
 
     def sentences(self) -> list[str]:
         """Return the numbers as sentences; differences of accuracy (F1, R²) are in points (hundredths)."""
-        title, what, unit = self["metric"], self["known"], self["unit"]
-        known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
+        shares = {name: value for name, value in self.items() if isinstance(value, float)}
+        values = {**self, **{f"{name}_points": as_points(value) for name, value in shares.items()}}
+        known = {name for name, value in shares.items() if not np.isnan(value)}
         lines = [self["trouble"] or self["usefulness"]] if self["trouble"] or self["usefulness"] else []
+
+        def say(key: str, **more: Any) -> None:
+            lines.append(_SENTENCES[key].format(**{**values, **more}))
+
         if "accuracy" in known:
             last = min(self["last"], self["rounds"])
-            end = "at the end" if last == 1 else f"over the last {last}"
             best = f" in round {self['best_round']}" if self["best_round"] else ""
-            lines.append(
-                f"{self['rounds']} rounds, {title} {self['accuracy']:.1%} {end} "
-                f"(best {self['best_accuracy']:.1%}{best})."
-            )
+            say("accuracy", end="at the end" if last == 1 else f"over the last {last}", best=best)
         if "round_forgetting" in known:
             below = self["fedntd"]
             end = "no lower than" if _none(below) or below < 0 else f"{as_points(below)} below"
-            lines.append(
-                f"A round takes {as_points(self['round_forgetting'])} of {what} from a {unit}, gains not "
-                f"counted; a {unit} ends {end} its best."
-            )
+            say("round_forgetting", end=end)
         if self["changes"]:
             lines.append(self["changes"])
         if "sent_forgetting" in known:
-            lines.append(
-                f"These are numbers of the averaged model; the model sent to clients has {title} "
-                f"{self['sent_accuracy']:.1%}, and a round takes {as_points(self['sent_forgetting'])} from a "
-                f"{unit}."
-            )
+            say("sent_forgetting")
         if "lost_locally" in known:
-            lines.append(
-                f"Local training loses {as_points(self['lost_locally'])} that the start model had; "
-                f"aggregation loses {as_points(self['lost_in_aggregation'])} that the best client had."
-            )
-            lines.append(
-                f"In sum, local training {_change(self['local_change'])} "
-                f"and aggregation {_change(self['aggregation_change'])}."
+            say("lost_locally")
+            say(
+                "changes",
+                local=_change(self["local_change"]),
+                aggregation=_change(self["aggregation_change"]),
             )
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
-            verb = "lowers" if cost >= 0 else "raises"
-            lines.append(
-                f"On other clients' data, local training {verb} the {self['client_metric']} by "
-                f"{as_points(abs(cost))}."
-            )
+            say("client_forgetting", verb="lowers" if cost >= 0 else "raises", cost=as_points(abs(cost)))
         if "epsilon" in known:
-            lines.append(
-                f"Client-level differential privacy with epsilon = {self['epsilon']:.3g} and delta = "
-                f"{self['delta']:g} (replacing one client), except for metrics on clients' own samples."
-            )
+            say("epsilon")
         drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
         if worst:
             named = ", ".join(f"{self['class_names'][label]} ({as_points(drops[label])})" for label in worst)
-            lines.append(f"{self['units'].capitalize()} that lose most per round: {named}.")
+            say("lost_per_class", Units=self["units"].capitalize(), named=named)
         return lines
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ def bench(
     """
     from eunoe.cli.tables import show_table
     from eunoe.errors import InputError
-    from eunoe.report.leaderboard import write_leaderboard
+    from eunoe.report.pages import write_leaderboard
     from eunoe.search import bench as benches
     from eunoe.search.halving import show_progress
     from eunoe.search.suite import load_suite

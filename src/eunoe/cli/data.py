@@ -66,7 +66,7 @@ def show(
     from eunoe.data.statistics import label_counts, size_numbers, summarize
     from eunoe.errors import InputError
     from eunoe.report.figures.partition import partition_chart
-    from eunoe.report.partition_report import number_lines, size_lines, write_partition_report
+    from eunoe.report.pages import number_lines, size_lines, write_partition_report
     from eunoe.simulation.build import build_federation
 
     values = apply_settings(read_config(config) if config else {}, set_ or [])

@@ -1,18 +1,18 @@
 """`eunoe demo`: what forgetting costs and what remedies gain, in a minute."""
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eunoe.text import read_data
+
 if TYPE_CHECKING:
     from eunoe.analysis.comparison import Arm
     from eunoe.store.run_records import RunRecords
 
-_RUNS = tomllib.loads(files("eunoe.cli").joinpath("demo.toml").read_text("utf-8"))
+_RUNS = read_data("eunoe.cli", "demo.toml")
 CONFIG: dict[str, Any] = _RUNS["config"]
 ARMS: dict[str, dict[str, Any]] = _RUNS["arms"]
 SEEDS = (0, 1, 2, 3, 4)

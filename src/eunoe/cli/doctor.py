@@ -8,21 +8,13 @@ import typer
 
 from eunoe.errors import install_command
 from eunoe.system.machine import WITHOUT_AMX
+from eunoe.text import read_data
 
 if TYPE_CHECKING:
     from eunoe.data.federation import Federation
     from eunoe.system.machine import Machine
 
-# Extras: a package of each, and its purpose.
-_EXTRAS = {
-    "figures": ("vl-convert-python", "eunoe figures, curves in notebooks"),
-    "ray": ("ray", "engine 'ray': a cluster"),
-    "flower": ("flwr", "a real federation"),
-    "tune": ("optuna", "eunoe tune"),
-    "hf": ("transformers", "pretrained models and adapters"),
-    "privacy": ("dp-accounting", "differential privacy"),
-    "track": ("tensorboard", "TensorBoard, Weights & Biases, MLflow"),
-}
+_TEXTS = read_data("eunoe.cli", "doctor.toml")
 _GB = 2**30
 
 # What `--benchmark` trains: an MLP on 20 clients of 16 samples, 10 steps of 8 samples each.
@@ -135,28 +127,17 @@ def train_bare(federation: "Federation", device: str, rounds: int) -> list[float
 
 def advice(machine: "Machine") -> list[str]:
     """Return sentences on the engines and options that fit a machine."""
-    cuda = [gpu for gpu in machine.accelerators if gpu.device.startswith("cuda")]
-    lines = []
-    if cuda:
-        lines.append(
-            'engine = { name = "process", devices = "cuda:*", per_device = 2 }: several clients on each GPU; '
-            f"raise per_device as long as models and data fit {cuda[0].memory / _GB:.0f} GB."
-        )
-        lines.append('engine = { name = "vectorized", device = "cuda:0" }: small models, clients in batches.')
-    elif machine.accelerators:
-        device = machine.accelerators[0].device
-        lines.append(f'engine = {{ name = "serial", device = "{device}" }}: networks as large as a ResNet.')
-    if machine.cores > 1:
-        lines.append(f'engine = "process" (default): {machine.cores} clients at a time, LeNet and larger.')
-    lines.append('engine = "vectorized": small models (logistic, mlp, heads), many times faster.')
+    first = machine.accelerators[0] if machine.accelerators else None
+    has_cuda = first is not None and first.device.startswith("cuda")
+    keys = ["cuda"] if has_cuda else ["accelerator"] if first else []
+    keys += [*["process"] * (machine.cores > 1), "vectorized"]
     if machine.bf16_crashes:
-        lines.append(
-            f'training.precision = "bf16" needs {WITHOUT_AMX} in the environment: this processor announces '
-            "AMX units but does not run them."
-        )
-    elif not machine.bf16 and not cuda:
-        lines.append('training.precision = "bf16" works but is no faster: there are no bfloat16 units.')
-    return lines
+        keys.append("bf16_crashes")
+    elif not machine.bf16 and not has_cuda:
+        keys.append("bf16_slow")
+    about = {"device": first.device, "memory": first.memory / _GB} if first else {}
+    values = {"cores": machine.cores, "setting": WITHOUT_AMX, **about}
+    return "\n".join(_TEXTS["advice"][key] for key in keys).format(**values).splitlines()
 
 
 def describe(machine: "Machine") -> list[list[str]]:
@@ -181,7 +162,7 @@ def describe(machine: "Machine") -> list[list[str]]:
     if not machine.accelerators:
         rows.append(["accelerators", "none available to torch"])
     rows += [["eunoe", __version__], ["python", platform.python_version()], ["torch", version("torch")]]
-    for extra, (package, use) in _EXTRAS.items():
+    for extra, (package, use) in _TEXTS["extras"].items():
         try:
             rows.append([f"extra {extra}", f"{package} {version(package)}: {use}"])
         except PackageNotFoundError:

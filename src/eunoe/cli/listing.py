@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eunoe.config.builtin import KINDS
+from eunoe.config.registry import KINDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -34,7 +34,7 @@ def run(
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
     from eunoe.simulation import running as runs
-    from eunoe.simulation.preset import apply_preset
+    from eunoe.simulation.user_objects import apply_preset
     from eunoe.store.reader import read_run_config
 
     named = {"name": engine, "workers": workers, "address": address}

@@ -9,15 +9,45 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from eunoe.config.builtin import KINDS, PRESETS, Kind
 from eunoe.config.messages import explain
 from eunoe.errors import InputError, nearest
+from eunoe.text import read_data
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of component that a config names.
+
+    `key` is the name in code and in entry points (`eunoe.<key>`), `plural` that in `eunoe list`, `section`
+    the part of a config that names one, by default the key. A user's own class must derive from `base`, so
+    that naming it cannot call anything else; without a base any class or function is accepted. `prefixes`
+    maps the prefix of another library to a function: `flwr:Name` is the result of calling it with Name.
+    """
+
+    key: str
+    plural: str
+    names: Mapping[str, str]
+    section: str | None = None
+    base: str | None = None
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The name in messages."""
+        return self.key.replace("_", " ")
+
+
+_VALUES = read_data("eunoe.config", "builtin.toml")
+PRESETS: dict[str, dict[str, Any]] = _VALUES.pop("presets")
+KINDS = {key: Kind(key, **values) for key, values in _VALUES.items()}
+
 
 Component = Callable[..., Any]
 # Types of values that a config file can express.
@@ -60,8 +90,7 @@ def find(kind: str, name: str) -> Component:
         return _load(of, path)
     prefix, _, rest = name.partition(":")
     if path := of.prefixes.get(prefix):
-        component: Component = _load(of, path)(rest)
-        return component
+        return _load(of, path)(rest)
     if ":" in name:
         return _check_base(of, name, _load(of, name))
     for point in entry_points(group=f"eunoe.{kind}"):
@@ -156,4 +185,4 @@ def _load(kind: Kind, path: str) -> Component:
     component = getattr(module, attribute, None)
     if not callable(component):
         raise InputError(f"module {module_name!r} has no class or function {attribute!r}")
-    return component  # type: ignore[no-any-return]
+    return component

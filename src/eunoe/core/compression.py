@@ -58,8 +58,7 @@ def restore_vector(compression: Compression, parts: Vectors, reference: Tensor) 
     if int(codes.max()) > 2 * most:
         raise ValueError(f"a code is {int(codes.max())}, above {2 * most}")
     move = (codes.to(torch.float64) - most) * (scale / most)
-    restored: Tensor = (reference.double() + move).to(reference.dtype)
-    return restored
+    return (reference.double() + move).to(reference.dtype)
 
 
 def _quantize(move: Tensor, bits: int, rng: np.random.Generator) -> Vectors:

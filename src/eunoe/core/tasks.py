@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.config import registry
-from eunoe.config.builtin import KINDS
+from eunoe.config.registry import KINDS
 from eunoe.errors import InputError
 
 TaskName = Literal["classification", "multilabel", "regression"]

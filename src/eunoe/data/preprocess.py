@@ -42,7 +42,7 @@ class Preprocess(nn.Module):
 
     def forward(self, x: Input) -> Input:
         if isinstance(x, Tensor):
-            return self.fields[0](x)  # type: ignore[no-any-return]
+            return self.fields[0](x)
         return Fields([field(value) for field, value in zip(self.fields, x.values, strict=True)], x.names)
 
 

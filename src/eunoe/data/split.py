@@ -38,8 +38,7 @@ def split_clients(
 def part_size(sizes: Integers, share: float) -> Integers:
     """Return a share of each size, rounded half up."""
     # The last term rounds up halves that the product just misses, such as 50 * 0.29.
-    nearest: Integers = np.floor(sizes * share + 0.5 + 1e-9).astype(np.int64)
-    return nearest
+    return np.floor(sizes * share + 0.5 + 1e-9).astype(np.int64)
 
 
 def draw_test_rows(samples: int, share: float, rng: Generator) -> NDArray[np.bool_]:
@@ -131,8 +130,7 @@ def _draw_balanced(labels: Array, wanted: int, rng: Generator) -> Integers:
     if wanted > (most := classes * int(counts.min())):
         raise InputError(f"at most {most:,} public samples can be balanced over classes, not {wanted:,}")
     turns, turn = np.arange(wanted) // classes, rng.permutation(classes)
-    balanced: Integers = rows[starts[np.resize(turn, wanted)] + turns]
-    return balanced
+    return rows[starts[np.resize(turn, wanted)] + turns]
 
 
 def _draw_unequal(labels: Array, wanted: int, alpha: float, rng: Generator) -> Integers:

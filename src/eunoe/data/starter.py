@@ -220,26 +220,20 @@ def _is_mostly_distinct(column: Any) -> bool:
 
 
 def _write_config(section: DataSection, data: DataSet, clients: int | None, training: dict[str, Any]) -> str:
-    task = data.task
+    task, parts = data.task, read_data("eunoe.data", "starter.toml")["parts"]
     count = clients or len(np.unique(np.asarray(data.owners)))
-    if clients is None:
-        partition = '# Clients as in the data.\nname = "natural"'
-    else:
+    partition = parts["natural"]
+    if clients is not None:
         differ, name, alpha = "clients of different sizes", "quantity", 1.0
         if task.name == "classification":
             differ, name, alpha = "each client gets its own class mix", "dirichlet", 0.3
-        partition = (
-            f"# Simulated: {differ}; a smaller alpha makes them differ more.\n"
-            f'name = "{name}"\nclients = {clients}\nalpha = {alpha}'
-        )
+        partition = parts["simulated"].format(differ=differ, name=name, clients=clients, alpha=alpha)
     comments = [f"# {comment}" for comment in section.comments if comment]
     evaluation = class_weights = ""
     if imbalance := _describe_imbalance(data):
         metric = "auroc" if data.classes == 2 else "balanced_accuracy"
-        best = f'# Picks the best model on validation data.\nmetric = "{metric}"\n'
-        evaluation = f"\n[evaluation]\n# {imbalance}\n{best}"
-        weights = "# With ce, samples of rare classes can count more, by each client's own counts."
-        class_weights = f'\n{weights}\n# class_weights = "balanced"'
+        evaluation = parts["evaluation"].format(imbalance=imbalance, metric=metric)
+        class_weights = parts["class_weights"]
     values = {
         **training,
         "train": f"{len(data.train):,}",

@@ -21,7 +21,7 @@ from eunoe.engines.private import PrivatePart
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
-from eunoe.metrics.base import Predictions, Rows
+from eunoe.metrics.base import Predictions, Rows, select
 from eunoe.server.aggregator import Aggregator, Examined
 from eunoe.server.secure_sum import SecureSum
 from eunoe.server.updates import Broadcast, Update
@@ -104,8 +104,7 @@ def make_engine(config: Config, simulation: Simulation, states: ClientStates) ->
             )
         logger.info("this system cannot fork: clients train one after the other, with the same results")
         name, options = "serial", {}
-    engine: Engine = registry.build("engine", name, options, simulation=simulation, states=states)
-    return engine
+    return registry.build("engine", name, options, simulation=simulation, states=states)
 
 
 def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
@@ -172,16 +171,7 @@ class OwnModels:
         cuts = np.flatnonzero(np.diff(where.owners[order])) + 1
         parts = [replace(where, rows=where.rows[at], owners=where.owners[at]) for at in np.split(order, cuts)]
         results = [concatenate([self._predict(start, part) for part in parts]) for start in models]
-        back = np.argsort(order)
-        return [
-            replace(
-                each,
-                predicted=each.predicted[back],
-                losses=each.losses[back],
-                logits=None if each.logits is None else each.logits[back],
-            )
-            for each in results
-        ]
+        return [select(each, np.argsort(order)) for each in results]
 
     def _predict(self, start: Weights, part: Rows) -> Predictions:
         assert part.owners is not None

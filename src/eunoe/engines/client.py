@@ -7,15 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from eunoe.core.batches import plan_steps
 from eunoe.core.fields import Input, split
 from eunoe.core.flat_model import Vectors
 from eunoe.core.rng import generator, global_stream, torch_generator
 from eunoe.data.checks import Integers
 from eunoe.data.federation import Federation
-from eunoe.engines.compression import compress, compressed_uploads, without_residuals
-from eunoe.engines.memory import without_memory
-from eunoe.engines.private import without_private
+from eunoe.engines.compression import compress, compressed_uploads
 from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.engines.staleness import rebase_update, stale_broadcast
 from eunoe.methods.base import Method
@@ -26,20 +23,6 @@ from eunoe.server.updates import Broadcast, Update
 _BLOCK = 4_000_000
 # Reason for skipping a client from which the loss learns nothing; it names the option, not the labels.
 SKIPPED = "it is skipped (training.single_class)"
-
-
-def begin_client(
-    data: ClientData, broadcast: Broadcast, state: Mapping[str, Tensor]
-) -> tuple[ClientContext, Integers, list[int]]:
-    """Return a client that has received the model, and the positions and sizes of its batches."""
-    context = data.simulation.context
-    order, sizes = plan_steps(
-        len(data.rows),
-        context.training,
-        generator(context.seed, "batches", context.round, data.client),
-        context.model.has_batch_norm,
-    )
-    return make_client_context(data, broadcast, state, len(sizes)), order, sizes
 
 
 def make_client_context(
@@ -66,9 +49,8 @@ def make_client_context(
         terms=simulation.loss.terms(loss_counts).to(model.device),
         start=broadcast.weights,
         shared=broadcast.shared,
-        state=without_private(without_memory(without_residuals(state)))
-        or {
-            name: torch.zeros(size, dtype=model.dtype, device=model.device)
+        state={
+            name: state[name] if name in state else torch.zeros(size, dtype=model.dtype, device=model.device)
             for name, size in simulation.method.client_state(context).items()
         },
         steps=steps,
@@ -112,7 +94,8 @@ def train_client(
     with global_stream(model.device, context.seed, "model", context.round, client):
         model.load(received.weights)
         model.module.train()
-        client_context, order, sizes = begin_client(data, received, state)
+        order, sizes = data.plan()
+        client_context = make_client_context(data, received, state, len(sizes))
         method.begin(client_context)
         augmenting = (
             torch_generator(context.seed, "augmentation", context.round, client)

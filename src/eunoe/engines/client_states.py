@@ -16,20 +16,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from eunoe.errors import Damaged
-from eunoe.system.files import (
-    PARTIAL_SUFFIX,
-    make_folder,
-    open_regular,
-    reading,
-    refuse_links,
-    remove,
-    replacing,
-    sync_to_disk,
-    writing,
-)
+from eunoe.system import files
 from eunoe.system.tensor_files import read_tensors
 
-_NAME = re.compile(rf"\d+-\d+\.safetensors({PARTIAL_SUFFIX})?")
+_NAME = re.compile(rf"\d+-\d+\.safetensors({files.PARTIAL_SUFFIX})?")
 
 
 class ClientStates:
@@ -56,10 +46,10 @@ class ClientStates:
         if not state:
             return
         path = self.path(client, round)
-        refuse_links(self.folder, path.parent)
-        make_folder(path.parent)
+        files.refuse_links(self.folder, path.parent)
+        files.make_folder(path.parent)
         # Synchronized with the next checkpoint, if it is accepted.
-        with replacing(path, sync=False) as partial:
+        with files.replacing(path, sync=False) as partial:
             save_file({name: value.cpu().contiguous() for name, value in state.items()}, partial)
 
     def accept(self, client: int, round: int) -> None:
@@ -82,21 +72,21 @@ class ClientStates:
         folders = set()
         for client in self.accepted.keys() - self.digests.keys():
             path = self.path(client, self.accepted[client])
-            with writing(path):
-                sync_to_disk(path)
+            with files.writing(path):
+                files.sync_to_disk(path)
                 self.digests[client] = _digest(path)
             folders.add(path.parent)
         if folders:
             for folder in (*sorted(folders), self.folder):
-                with writing(folder):
-                    sync_to_disk(folder)
+                with files.writing(folder):
+                    files.sync_to_disk(folder)
 
     def check(self, accepted: Mapping[int, int], digests: Mapping[int, bytes]) -> None:
         """Raise Damaged if a state changed since a checkpoint was written."""
         for client, round in accepted.items():
             path = self.path(client, round)
             try:
-                with reading(path):
+                with files.reading(path):
                     digest = _digest(path)
             except FileNotFoundError:
                 raise Damaged(f"the client state {path} is missing") from None
@@ -145,7 +135,7 @@ class ClientStates:
         return [path for path in self.folder.glob(pattern) if _NAME.fullmatch(path.name)]
 
     def _remove(self, path: Path) -> None:
-        remove(path, self.folder, path.parent)
+        files.remove(path, self.folder, path.parent)
 
     def path(self, client: int, round: int) -> Path:
         return Path(self._name(client, round))
@@ -156,5 +146,5 @@ class ClientStates:
 
 
 def _digest(path: Path) -> bytes:
-    with open_regular(path) as file:
+    with files.open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").digest()

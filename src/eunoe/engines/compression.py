@@ -45,11 +45,6 @@ def compressed_uploads(
     ]
 
 
-def without_residuals(state: Mapping[str, Tensor]) -> Vectors:
-    """Return a client's state without its residuals."""
-    return {name: value for name, value in state.items() if not name.startswith(_RESIDUAL)}
-
-
 def compress(
     compression: Compression,
     update: Update,

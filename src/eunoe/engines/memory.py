@@ -141,8 +141,3 @@ def load_memory(state: Mapping[str, Tensor], options: MemoryOptions, classes: in
         Replay.load(state, options.replay, classes) if options.replay else None,
         LabelHistory.load(state, options.stale_counts, classes) if options.label_counts else None,
     )
-
-
-def without_memory(state: Mapping[str, Tensor]) -> Vectors:
-    """Return a client's state without what `load_memory` reads."""
-    return {name: value for name, value in state.items() if name not in (ROWS, SEEN, FULL, EARLIER, MOST)}

@@ -135,8 +135,3 @@ class PrivatePart:
 def private_floats(state: Mapping[str, Tensor]) -> Vectors:
     """Return the floating-point part of a state that is private parameters and statistics."""
     return {n: v for n, v in state.items() if n.startswith(_PREFIX) and n != f"{_PREFIX}int_buffers"}
-
-
-def without_private(state: Mapping[str, Tensor]) -> Vectors:
-    """Return a client's state without its private parameters."""
-    return {name: value for name, value in state.items() if not name.startswith(_PREFIX)}

@@ -1,7 +1,7 @@
 """The reference engine: one client after the other in this process."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from eunoe.engines.base import Engine
 from eunoe.engines.client import train_client
@@ -11,13 +11,18 @@ from eunoe.server.updates import Broadcast, Update
 
 
 @contextmanager
-def note_client(client: int, round: int) -> Iterator[None]:
-    """Add the client and the round to exceptions raised in the block."""
+def add_note(note: str) -> Iterator[None]:
+    """Add a note to exceptions raised in the block."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"This happened while client {client} trained in round {round}.")
+        error.add_note(note)
         raise
+
+
+def note_client(client: int, round: int) -> AbstractContextManager[None]:
+    """Add the client and the round to exceptions raised in the block."""
+    return add_note(f"This happened while client {client} trained in round {round}.")
 
 
 def train_and_save(simulation: Simulation, states: ClientStates, client: int, broadcast: Broadcast) -> Update:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from eunoe.config.options import Attack, Augment, Averaging, Compression, Participation, Staleness
-from eunoe.core.batches import max_steps
+from eunoe.core.batches import max_steps, plan_steps
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Vectors
 from eunoe.core.rng import generator
@@ -117,6 +117,12 @@ class ClientData:
         """All rows that the client trains on."""
         rows = self.simulation.federation.rows(self.client)
         return np.concatenate([rows, self.replayed]) if len(self.replayed) else rows
+
+    def plan(self) -> tuple[Integers, list[int]]:
+        """Draw the positions of all steps' samples in the rows, and the sizes of the batches."""
+        context = self.simulation.context
+        rng = generator(context.seed, "batches", context.round, self.client)
+        return plan_steps(len(self.rows), context.training, rng, context.model.has_batch_norm)
 
     @cached_property
     def _counts_now(self) -> Tensor:

@@ -5,12 +5,13 @@ wherever those were defined. A worker that dies is replaced and its task is resc
 in the same round gives the same bits.
 """
 
+import mmap
 import multiprocessing
 import pickle
 import signal
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -19,19 +20,73 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from eunoe.core.flat_model import Weights
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.base import evaluate_chunk
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Transfers, WorkerDevice
 from eunoe.engines.serial import train_and_save
-from eunoe.engines.shared import SharedVectors, layout_of
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import ClientError, RunFailed
 from eunoe.metrics.base import Rows
 from eunoe.server.updates import Broadcast, drop_vectors
-from eunoe.system.memory import keep_freed_memory
+from eunoe.system.machine import keep_freed_memory
 from eunoe.system.signals import end_with_parent
+
+# Vectors by group and name, and their sizes and types.
+Groups = Mapping[str, Mapping[str, Tensor]]
+Layout = dict[str, dict[str, tuple[int, torch.dtype]]]
+
+
+class SharedVectors:
+    """Groups of named vectors of fixed sizes and types, in memory shared with forked processes.
+
+    Anonymous maps need no file and are not bound by the size of /dev/shm, which containers often keep at
+    64 MB. They start at a memory page, so vectors in them are aligned as torch's own.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.groups: dict[str, Vectors] = {
+            group: {name: _map_vector(*like) for name, like in names.items()}
+            for group, names in layout.items()
+        }
+
+    def write(self, values: Groups) -> None:
+        """Copy values in."""
+        for group, vectors in values.items():
+            for name, value in vectors.items():
+                self.groups[group][name].copy_(value)
+
+    def fits(self, values: Groups) -> bool:
+        """Return whether these vectors have the layout of the map."""
+        return _shapes(values) == _shapes(self.groups)
+
+    def read(self) -> dict[str, Vectors]:
+        """Copy all values out."""
+        return {
+            group: {name: value.clone() for name, value in vectors.items()}
+            for group, vectors in self.groups.items()
+        }
+
+
+def _map_vector(size: int, dtype: torch.dtype) -> Tensor:
+    shared = mmap.mmap(-1, max(size, 1) * dtype.itemsize)
+    return torch.frombuffer(shared, dtype=dtype)[:size]
+
+
+def layout_of(values: Groups) -> Layout:
+    """Sizes and types of vectors."""
+    return {
+        group: {name: (value.numel(), value.dtype) for name, value in vectors.items()}
+        for group, vectors in values.items()
+    }
+
+
+def _shapes(values: Groups) -> dict[str, dict[str, torch.Size]]:
+    return {group: {name: v.shape for name, v in vectors.items()} for group, vectors in values.items()}
+
 
 # A task that kills this many workers (out of memory, for example) would kill the next one too.
 _DEATHS_ALLOWED = 3

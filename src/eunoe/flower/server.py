@@ -45,6 +45,7 @@ from eunoe.store.run_records import count_participants, format_main_value
 from eunoe.system.files import make_folder, read_json, write_text
 from eunoe.system.log_lines import log_lines
 from eunoe.system.tensor_files import read_tensors
+from eunoe.text import read_data
 
 logger = logging.getLogger(__name__)
 
@@ -148,38 +149,22 @@ def check_app(config: Config, options: RunOptions) -> Simulation | None:
 
 def check_options(config: Config, options: RunOptions) -> None:
     """Raise InputError if a federation cannot run this config with these options."""
-    own, method, changing = (
-        options.data == "own",
-        config.method.name,
-        config.stream or config.replay is not None,
-    )
+    own, changing = options.data == "own", config.stream or config.replay is not None
     hidden = config.secure_aggregation if own else None
-    # Nodes do not know how many rounds the run has, from which a stream without rounds would follow.
-    open_stream = not own and with_streams(config) != config
-    rules = [
-        (config.attack is not None, "attack is for simulations: remove it"),
-        (own and config.split.test, "data = 'own' has no test parts: set split.test to 0"),
-        (own and changing, "data = 'own' cannot be combined with stream or replay: remove them"),
-        (open_stream, "stream: set start, end, every or over, since nodes do not know the number of rounds"),
-        (
-            hidden is not None and hidden.max_samples is None,
-            "secure_aggregation hides how many samples clients have: set secure_aggregation.max_samples to "
-            "more than any has",
-        ),
-        (
-            hidden is not None and build_method(config).needs_mean_size,
-            f"method {method!r} needs the clients' mean number of samples, which secure_aggregation hides",
-        ),
-        (
-            config.private is not None and config.private.start == "mean",
-            "private.start = 'mean' is for simulations: a server has no private parts; leave it out",
-        ),
-        (options.growing and not own, "growing = true is for data = 'own': remove it"),
-        (options.growing and hidden is not None, "growing = true reports sizes: remove secure_aggregation"),
-    ]
-    for broken, message in rules:
-        if broken:
-            raise InputError(message)
+    broken = {
+        "attack": config.attack is not None,
+        "own_test": own and config.split.test,
+        "own_changes": own and changing,
+        # Nodes do not know how many rounds the run has, from which a stream without rounds would follow.
+        "open_stream": not own and with_streams(config) != config,
+        "hidden_sizes": hidden is not None and hidden.max_samples is None,
+        "hidden_mean": hidden is not None and build_method(config).needs_mean_size,
+        "private_mean": config.private is not None and config.private.start == "mean",
+        "growing_parts": options.growing and not own,
+        "growing_hidden": options.growing and hidden is not None,
+    }
+    if rule := next((rule for rule, value in broken.items() if value), None):
+        raise InputError(read_data("eunoe.flower", "rules.toml")[rule].format(method=config.method.name))
 
 
 def build_server(config: Config, objects: UserObjects, options: RunOptions) -> Simulation:

@@ -9,11 +9,40 @@ fine-tuned after each aggregation; here the training is Flashback's, with anothe
     symbol                     argument
     E_s (at most), patience      server_epochs (0: plain FedAvg), server_patience
     eta, B at the server       server_lr, server_momentum, server_batch_size
+
+The server trains by SGD with momentum until the public validation accuracy has not risen for
+`server_patience` epochs, and keeps the best epoch. A rule on the loss would always keep the average: under
+distillation the loss first rises.
 """
 
-from eunoe.methods import Aggregate, Cost, Neutral, RoundContext, ServerUpdate, Vectors
-from eunoe.methods.public_epochs import PublicEpochs
-from eunoe.server.trainer import public_trainer
+from pydantic import Field
+
+from eunoe.config.options import Finite, Steps, Training
+from eunoe.methods import Aggregate, Cost, Method, Neutral, RoundContext, ServerUpdate, Vectors, Weights
+from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained, public_trainer
+
+
+class PublicEpochs(Method):
+    """Base of methods that train the average on the public set."""
+
+    server_epochs: Steps = Field(30, ge=0, description="Maximum epochs per round; 0: averaging only.")
+    server_patience: int = Field(8, ge=1, description="Epochs without a better model after which to stop.")
+    server_lr: Finite = Field(0.01, gt=0, description="Learning rate of sgd at the server.")
+    server_momentum: Finite = Field(0.9, ge=0, lt=1, description="Momentum of sgd at the server.")
+    server_batch_size: Steps = Field(50, ge=1, description="Public samples in a batch.")
+
+    def train_on_public(
+        self, trainer: ServerTrainer, average: Weights, loss: PositionLoss, round: int
+    ) -> Trained:
+        """Train the average on the public set; the loss takes positions in that set."""
+        options = Training(
+            epochs=self.server_epochs,
+            batch_size=self.server_batch_size,
+            lr=self.server_lr,
+            momentum=self.server_momentum,
+        )
+        stopping = Stopping(trainer.accuracy(trainer.public("validation")), self.server_patience)
+        return trainer.train(average, loss, trainer.public("train"), options, round, stopping=stopping)
 
 
 class FineTune(PublicEpochs):

@@ -29,7 +29,7 @@ counts are taken as absolute; knowledge = "relative" divides by a client's size.
 send no counts: the server takes the mean output of each local model on the public set, and clients weigh pi
 against their own class shares; gamma must be tuned again. There is no factor T^2, as printed: with it
 (t_squared) local training hardly raises the loss, but the model learns more slowly and may stay at chance
-(flashback-t-squared). The paper does not say how the server trains and stops: see public_epochs.py.
+(flashback-t-squared). The paper does not say how the server trains and stops: see finetune.py.
 """
 
 import math
@@ -46,7 +46,7 @@ from eunoe.core.tasks import CLASSES
 from eunoe.losses.distillation import divergence, not_true_divergence, weigh_teachers
 from eunoe.methods import Batch, ClientContext, Cost, Finished, Neutral, RoundContext, ServerUpdate
 from eunoe.methods.fedntd import need_three_classes
-from eunoe.methods.public_epochs import PublicEpochs
+from eunoe.methods.finetune import PublicEpochs
 from eunoe.server.aggregate import Aggregate, Upload
 from eunoe.server.trainer import PositionLoss, ServerTrainer, SoftTargets, public_trainer
 

@@ -6,7 +6,7 @@ and probes of a run, `eunoe.Forgetting` in any training loop and `eunoe.flower.m
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -71,6 +71,12 @@ class Predictions:
         return len(self.losses)
 
 
+def select(all: Predictions, index: NDArray[Any]) -> Predictions:
+    """Return the predictions of some samples, or of all in another order; the sums stay as they are."""
+    logits = None if all.logits is None else all.logits[index]
+    return replace(all, predicted=all.predicted[index], losses=all.losses[index], logits=logits)
+
+
 class Evaluator(Protocol):
     """Anything that can evaluate models; every engine can."""
 
@@ -98,8 +104,7 @@ class Evaluation:
     @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Whether the model is right, [samples]; for multilabel tasks [samples, labels]."""
-        same: NDArray[np.bool_] = np.equal(self.predictions.predicted, self.labels)
-        return same
+        return np.equal(self.predictions.predicted, self.labels)
 
     @cached_property
     def scores(self) -> NDArray[Any]:
@@ -214,10 +219,17 @@ class Metric(Options, ABC):
         """Restore such a state."""
 
 
-class EvaluationMetric(Metric):
-    """A metric of single evaluations, such as an accuracy: recorded for each set of samples."""
+class ValuesMetric(Metric):
+    """A metric whose `update` leaves the numbers of the round in `_values`."""
 
     _values: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def compute(self) -> Mapping[str, Any]:
+        return self._values
+
+
+class EvaluationMetric(ValuesMetric):
+    """A metric of single evaluations, such as an accuracy: recorded for each set of samples."""
 
     @abstractmethod
     def measure(self, evaluation: Evaluation) -> Any:
@@ -226,6 +238,3 @@ class EvaluationMetric(Metric):
     def update(self, model: Snapshot) -> None:
         measured = {name: self.measure(evaluation) for name, evaluation in model.evaluations.items()}
         self._values = {name: value for name, value in measured.items() if value is not None}
-
-    def compute(self) -> Mapping[str, Any]:
-        return self._values

@@ -29,8 +29,7 @@ def running_mean(values: ArrayLike, window: int) -> Array:
     known = ~np.isnan(values)
     counts, totals = (np.cumsum(sums) for sums in (known, np.where(known, values, 0.0)))
     counts, totals = (sums - np.pad(sums, (window, 0))[: len(sums)] for sums in (counts, totals))
-    mean: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-    return mean
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
 
 def per_class_accuracy(predicted: ArrayLike, labels: ArrayLike, classes: int) -> Array:

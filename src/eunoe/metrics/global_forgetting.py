@@ -7,11 +7,11 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from eunoe.core.tasks import EVERY
-from eunoe.metrics.base import Metric, Snapshot
+from eunoe.metrics.base import Snapshot, ValuesMetric
 from eunoe.metrics.forgetting import fedntd_score, round_forgetting
 
 
-class GlobalForgetting(Metric):
+class GlobalForgetting(ValuesMetric):
     """Round forgetting and FedNTD's score of the global model, on the test set or else on validation.
 
     They are means over classes or labels. For regression they are means over clients of R², on the test set
@@ -25,7 +25,6 @@ class GlobalForgetting(Metric):
     _previous: list[float] | None = PrivateAttr(None)
     _round: int = PrivateAttr(0)
     _best: list[float] | None = PrivateAttr(None)
-    _values: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def update(self, model: Snapshot) -> None:
         known: dict[str, Any] = {name: evaluation.knowledge for name, evaluation in model.evaluations.items()}
@@ -50,9 +49,6 @@ class GlobalForgetting(Metric):
         }
         self._previous, self._round = now, model.round
         self._best = [float(value) for value in np.fmax(self._best or now, now)]
-
-    def compute(self) -> Mapping[str, Any]:
-        return self._values
 
     def state(self) -> dict[str, Any]:
         return {"on": self._on, "previous": self._previous, "round": self._round, "best": self._best}

@@ -146,8 +146,7 @@ class Probability(LocalMetric):
 
     def measure(self, model: Snapshot) -> Numbers:
         public = model.evaluations["public"].predictions
-        numbers: Numbers = (public.probability / len(public)).tolist()
-        return numbers
+        return (public.probability / len(public)).tolist()
 
     def compute(self) -> ProbabilityRecord:
         counts = self.label_counts.tolist()

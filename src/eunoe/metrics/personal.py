@@ -6,14 +6,13 @@ used for the prior and the draw.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from eunoe.core.rng import generator
 from eunoe.data.federation import Federation
-from eunoe.metrics.base import Integers, Metric, Rows, Snapshot
+from eunoe.metrics.base import Integers, Rows, Snapshot, ValuesMetric
 
 
 def draw_personal_rows(
@@ -31,11 +30,10 @@ def draw_personal_rows(
     return np.concatenate(parts)
 
 
-class Personal(Metric):
+class Personal(ValuesMetric):
     """Accuracy on test samples in each client's label distribution, with and without its class shares."""
 
     samples: int = Field(ge=1, description="Test samples of each client.")
-    _values: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
         labels = federation.data.test.y.numpy()
@@ -57,6 +55,3 @@ class Personal(Metric):
                 # Clients have equally many samples, so the mean over samples is the mean over clients.
                 owners = len(np.unique(evaluation.owners)) if evaluation.owners is not None else 0
                 self._values |= {"clients": owners, name: float(evaluation.right.mean())}
-
-    def compute(self) -> Mapping[str, Any]:
-        return self._values

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field, PrivateAttr
 
 from eunoe.core.tasks import EVERY
-from eunoe.metrics.base import Evaluation, Floats, Metric, Snapshot
+from eunoe.metrics.base import Evaluation, Floats, Snapshot, ValuesMetric
 from eunoe.metrics.forgetting import known_mean
 
 
@@ -62,7 +62,7 @@ def recovery(curve: ArrayLike, rounds: Sequence[int], phases: Sequence[int]) -> 
     return needed
 
 
-class Phases(Metric):
+class Phases(ValuesMetric):
     """Accuracy on past, present and all classes so far, and transfer between the phases of a stream.
 
     For a stream without groups of classes it records the phase of each round and the loss from the best
@@ -76,7 +76,6 @@ class Phases(Metric):
     _rows: dict[int, list[float]] = PrivateAttr(default_factory=dict)
     _best: float = PrivateAttr(float("nan"))
     _phase: int = PrivateAttr(-1)
-    _values: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def update(self, model: Snapshot) -> None:
         evaluation = model.evaluations.get("test") or model.evaluations.get("validation")
@@ -111,9 +110,6 @@ class Phases(Metric):
                 "forgetting": float(known_mean(temporal_forgetting(table))),
             }
         return values
-
-    def compute(self) -> Mapping[str, Any]:
-        return self._values
 
     def state(self) -> dict[str, Any]:
         rows = {str(number): row for number, row in self._rows.items()}

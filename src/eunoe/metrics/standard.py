@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -10,23 +10,20 @@ from pydantic import Field
 from eunoe.config import registry
 from eunoe.core.tasks import EVERY, LABELED
 from eunoe.errors import InputError
-from eunoe.metrics.base import Evaluation, EvaluationMetric, Need
+from eunoe.metrics.base import Evaluation, EvaluationMetric, Need, select
 from eunoe.metrics.forgetting import spread
+from eunoe.metrics.named import recorded_name
 
 
 class SumMetric(EvaluationMetric):
-    """Base of the metrics that follow from sums over samples (metrics/sums.py)."""
-
-    number: ClassVar[str]
+    """Base of the metrics that follow from sums over samples (metrics/sums.py), by their recorded names."""
 
     def measure(self, evaluation: Evaluation) -> Any:
-        return evaluation.standard[self.number]
+        return evaluation.standard[recorded_name(":", self)]
 
 
 class Accuracy(SumMetric):
     """Fraction of samples whose class is predicted correctly."""
-
-    number = "accuracy"
 
 
 class Loss(EvaluationMetric):
@@ -42,45 +39,34 @@ class PerClass(SumMetric):
     """Accuracy by class, or balanced accuracy by label."""
 
     tasks = LABELED
-    number = "per_class"
 
 
 class F1(SumMetric):
     """Macro-F1: mean over labels of F1, leaving out labels that are neither present nor predicted."""
 
     tasks = ("multilabel",)
-    number = "f1"
 
 
 class SubsetAccuracy(F1):
     """Fraction of samples with every label right."""
 
-    number = "subset_accuracy"
-
 
 class HammingLoss(F1):
     """Fraction of all labels of all samples that are wrong."""
-
-    number = "hamming_loss"
 
 
 class R2(SumMetric):
     """Explained share of the targets' variance, mean over outputs; negative if worse than their mean."""
 
     tasks = ("regression",)
-    number = "r2"
 
 
 class RMSE(R2):
     """Root of the mean squared error in the units of the data, mean over outputs."""
 
-    number = "rmse"
-
 
 class MAE(R2):
     """Mean absolute error in the units of the data, mean over outputs."""
-
-    number = "mae"
 
 
 class Clients(EvaluationMetric):
@@ -136,10 +122,8 @@ def _build(name: str) -> EvaluationMetric:
 
 def _measure(name: str, evaluation: Evaluation, client: int) -> float | None:
     """Return a metric on the samples of one client; None if it is undefined, as with too few samples."""
-    rows, whole = evaluation.owners == client, evaluation.predictions
-    logits = None if whole.logits is None else whole.logits[rows]
-    own = replace(whole, predicted=whole.predicted[rows], losses=whole.losses[rows], logits=logits)
-    labels = evaluation.labels[rows]
+    rows = np.asarray(evaluation.owners) == client
+    own, labels = select(evaluation.predictions, rows), evaluation.labels[rows]
     return to_number(_build(name).measure(replace(evaluation, predictions=own, labels=labels, owners=None)))
 
 

@@ -23,8 +23,7 @@ class Classifier(nn.Module, ABC):
         """Return the inputs of the classifier [B, d]."""
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(self.features(x))
-        return logits
+        return self.classifier(self.features(x))
 
 
 def image_shape(model: str, shape: tuple[int, ...], least: int = 1) -> tuple[int, int, int]:

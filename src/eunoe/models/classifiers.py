@@ -85,8 +85,7 @@ class WithHead(Classifier):
         self.classifier = nn.Linear(out, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        projected: Tensor = self.projection(F.relu(self.hidden(self.body.features(x))))  # type: ignore[operator]
-        return projected
+        return self.projection(F.relu(self.hidden(self.body.features(x))))  # type: ignore[operator]
 
 
 def add_head(model: nn.Module, classes: int, out: int = 256) -> WithHead:

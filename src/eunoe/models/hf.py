@@ -76,8 +76,7 @@ class HF(nn.Module):
         # Under vmap or another transform of torch.func.
         if attention_mask is not None and torch._C._functorch.maybe_current_level() is not None:
             attention_mask = self._additive(attention_mask)
-        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
-        return logits
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
 
     def _additive(self, mask: Tensor) -> Tensor:
         """Return an additive mask, which works under vmap, in place of a mask that is not causal."""

@@ -20,8 +20,7 @@ class MLP(Classifier):
         self.classifier = nn.Linear(sizes[-1], classes)
 
     def features(self, x: Tensor) -> Tensor:
-        hidden: Tensor = self.hidden(x.flatten(1))
-        return hidden
+        return self.hidden(x.flatten(1))
 
 
 class Logistic(Classifier):

@@ -20,8 +20,7 @@ class RawModel(nn.Module):
         self.preprocess = copy.deepcopy(preprocess)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = call(self.model, self.preprocess(x))
-        return logits
+        return call(self.model, self.preprocess(x))
 
 
 class RawFieldsModel(RawModel):
@@ -33,8 +32,7 @@ class RawFieldsModel(RawModel):
 
     def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
         values = [*fields, *(named[name] for name in (self.names or ())[len(fields) :])]
-        logits: Tensor = call(self.model, self.preprocess(Fields(values, self.names)))
-        return logits
+        return call(self.model, self.preprocess(Fields(values, self.names)))
 
 
 class EncodedModel(nn.Module):
@@ -46,8 +44,7 @@ class EncodedModel(nn.Module):
 
     def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
         x = fields[0] if len(fields) == 1 else as_input(named or fields)
-        logits: Tensor = self.model(call(self.encoder, x).float())
-        return logits
+        return self.model(call(self.encoder, x).float())
 
 
 class UnscaledModel(nn.Module):

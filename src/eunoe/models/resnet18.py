@@ -69,7 +69,7 @@ class ResNet18(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         x = F.relu(self.stem_norm(self.stem(channels_last(x))))
-        return self.blocks(x)[..., : self.pooled, : self.pooled].mean((-2, -1))  # type: ignore[no-any-return]
+        return self.blocks(x)[..., : self.pooled, : self.pooled].mean((-2, -1))
 
 
 MakeNorm = Callable[[int], nn.Module]

@@ -66,8 +66,7 @@ class TextBag(Classifier):
     def features(self, x: Tensor) -> Tensor:
         mask = (x != PADDING).unsqueeze(2).to(self.embedding.weight.dtype)
         # The mean of a text of only padding is 0.
-        mean: Tensor = (self.embedding(x) * mask).sum(1) / mask.sum(1).clamp(min=1)
-        return mean
+        return (self.embedding(x) * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
 def _length(model: str, shape: tuple[int, ...], vocabulary: int | None, least: int) -> int:

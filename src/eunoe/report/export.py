@@ -1,9 +1,13 @@
-"""Export of figures as PDF, SVG or PNG files, as wide as one or two columns of a paper."""
+"""Figures as PDF, SVG or PNG files, as wide as columns of a paper, and the notebook view of a run."""
 
+import base64
 from collections.abc import Sequence
+from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from eunoe.analysis.comparison import Comparison
 from eunoe.errors import InputError, install_command
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import config
@@ -98,3 +102,23 @@ def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format
             partial.write_bytes(draw(figure.chart, format))
         paths.append(path)
     return paths
+
+
+SHOWN = ("accuracy", "round-forgetting")
+
+
+def notebook_html(run: RunRecords, folder: Path) -> str:
+    """Return the table of a run, and its accuracy and forgetting over the rounds."""
+    state = escape(f"{run.status['state']} after round {len(run.metrics)}, in {folder}")
+    parts = [Comparison([run]).table().html(), f"<p>{state}</p>"]
+    for figure in all_figures([run], SHOWN) if find_spec("vl_convert") else ():
+        # As an image, so that it cannot run scripts or mix with the notebook's styles.
+        data = base64.b64encode(draw(figure.chart, "svg")).decode()
+        parts.append(
+            f'<figure style="display:inline-block;margin:0 1em 1em 0;max-width:26em">'
+            f'<img style="width:100%" alt="{escape(figure.chart.description)}" '
+            f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(figure.title)}</figcaption></figure>'
+        )
+    if not find_spec("vl_convert"):
+        parts.append(f"<p>For curves: {escape(install_command('figures'))}</p>")
+    return "".join(parts)

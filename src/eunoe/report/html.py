@@ -47,19 +47,12 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
     if rounds:
         param = next(param for param in spec["params"] if param["name"] == "probe")
         del param["bind"]
-        now = f"round {rounds[param['value']]}"
-        slider = (
-            f'<div class="slider"><label for="slider-{name}">Probed round</label>'
-            f'<input type="range" id="slider-{name}" min="0" max="{len(rounds) - 1}" step="1" '
-            f'value="{param["value"]}" aria-valuetext="{now}">'
-            f'<output id="round-{name}" for="slider-{name}">{now}</output>'
-            f'<button type="button" id="play-{name}">Play</button></div>'
-        )
-    html = (
-        f'<figure id="{name}" class="{"wide" if figure.wide else "single"}">'
-        f"<figcaption><h3>{escape(figure.title)}</h3><p>{escape(figure.caption)}</p></figcaption>{slider}"
-        f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(figure.text)}"></div>'
-        f'<div class="paper" id="paper-{name}" aria-hidden="true"></div></figure>'
+        probed = {"last": len(rounds) - 1, "value": param["value"], "now": f"round {rounds[param['value']]}"}
+        slider = fill_template("eunoe.report", "slider.html", {"name": name, **probed})
+    texts = {key: escape(getattr(figure, key)) for key in ("title", "caption", "text")}
+    size = "wide" if figure.wide else "single"
+    html = fill_template(
+        "eunoe.report", "figure.html", {"name": name, "size": size, "slider": slider, **texts}
     )
     return html, {"name": name, "spec": spec, "rounds": rounds}
 

@@ -32,5 +32,4 @@ def config(ink: str, dark: bool = False, font_size: int = 12, font: str = SCREEN
     values |= {"size": font_size, "small": font_size - 1, "smallest": font_size - 2}
     values["category"] = json.dumps(DARK_PALETTE if dark else PALETTE)
     values["diverging"] = json.dumps(DARK_DIVERGING if dark else DIVERGING)
-    look: dict[str, Any] = json.loads(fill_template("eunoe.report", "vega.json", values))
-    return look
+    return json.loads(fill_template("eunoe.report", "vega.json", values))

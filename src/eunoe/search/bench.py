@@ -28,7 +28,7 @@ from eunoe.search.suite import BASELINE, Entry, Setting, Suite, load_entries, lo
 from eunoe.search.sweep import folder_name
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned, execute
-from eunoe.simulation.preset import apply_preset
+from eunoe.simulation.user_objects import apply_preset
 from eunoe.store.line_file import LineFile
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords

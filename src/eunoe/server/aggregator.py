@@ -11,18 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from eunoe.server import update_checks
 from eunoe.server.aggregate import Aggregate
-from eunoe.server.update_checks import (
-    Floor,
-    Norms,
-    NormStats,
-    change_of,
-    floors_of,
-    form_problem,
-    linear_vectors,
-    moved_norms,
-    norm_problem,
-)
 from eunoe.server.updates import Limits, Update
 
 # Bytes of updates that are held before a decision is made on them.
@@ -55,7 +45,7 @@ class Aggregator:
         *,
         contribution: Callable[[Tensor, Mapping[str, Tensor]], Tensor],
         explained_norms: Callable[[float, int], dict[str, float]],
-        past: Mapping[str, Sequence[NormStats]] | None = None,
+        past: Mapping[str, Sequence[update_checks.NormStats]] | None = None,
         limits: Callable[[int], Limits] | None = None,
         variances: Tensor | None = None,
     ) -> None:
@@ -67,10 +57,10 @@ class Aggregator:
         """
         self.aggregate, self.contribution, self.limits = aggregate, contribution, limits
         self._variances, self._explained_norms = variances, explained_norms
-        self.past = {name: Norms(stats).stats() for name, stats in (past or {}).items()}
-        vectors = linear_vectors(aggregate.start, variances)
+        self.past = {name: update_checks.Norms(stats).stats() for name, stats in (past or {}).items()}
+        vectors = update_checks.linear_vectors(aggregate.start, variances)
         self._start = {name: value.double() for name, value in vectors.items()}
-        self._floors = floors_of(self._start)
+        self._floors = update_checks.floors_of(self._start)
         self._held: list[Examined] = []
         self._bytes = 0
         # Norms by vector and client, with the client's steps.
@@ -85,7 +75,7 @@ class Aggregator:
             return
         norms = {}
         if problem is None:
-            norms = moved_norms(update, self._start, self.aggregate.uploads, self._variances)
+            norms = update_checks.moved_norms(update, self._start, self.aggregate.uploads, self._variances)
         for name, norm in norms.items():
             self._norms.setdefault(name, {})[update.client] = norm, float(update.steps)
         vectors = (*update.weights.vectors().values(), *update.uploads.values())
@@ -102,7 +92,7 @@ class Aggregator:
         """Decide on the held updates by the norms that are known, and add them."""
         self._bytes = 0
         held, self._held = self._held[::-1], []
-        norms = {name: Norms(by_client.values()) for name, by_client in self._norms.items()}
+        norms = {name: update_checks.Norms(by_client.values()) for name, by_client in self._norms.items()}
         while held:
             examined = held.pop()
             if examined.problem is None:
@@ -116,17 +106,17 @@ class Aggregator:
             self.add(examined.update)
         return examined
 
-    def norm_stats(self) -> dict[str, NormStats | None]:
+    def norm_stats(self) -> dict[str, update_checks.NormStats | None]:
         """Return the medians of the updates that were added, by vector."""
         added = set(self.aggregate.clients)
         return {
-            name: Norms(pair for client, pair in by_client.items() if client in added).stats()
+            name: update_checks.Norms(pair for client, pair in by_client.items() if client in added).stats()
             for name, by_client in self._norms.items()
         }
 
     def add(self, update: Update) -> float:
         """Add an update and return the norm of its change."""
-        change = change_of(update.weights.parameters, self._start["parameters"])
+        change = update_checks.change_of(update.weights.parameters, self._start["parameters"])
         norm = float(torch.linalg.vector_norm(change))
         change = self.contribution(change, update.uploads)
         self.aggregate.add(update.client, update.size, update.weights, change, update.uploads)
@@ -137,15 +127,21 @@ class Aggregator:
         if update.skipped is not None:
             return update.skipped
         limits = None if self.limits is None else self.limits(update.client)
-        return form_problem(update, self.aggregate.start, self.aggregate.uploads, limits, self._variances)
+        return update_checks.form_problem(
+            update, self.aggregate.start, self.aggregate.uploads, limits, self._variances
+        )
 
     def _passes_by_past(self, examined: Examined) -> bool:
         """Return whether the last rounds alone allow these norms; a vector that never moved has no median."""
         known = all(self.past.get(name) is not None for name, norm in examined.norms.items() if norm > 0)
         return known and self._norm_problem(examined, {}) is None
 
-    def _norm_problem(self, examined: Examined, others: Mapping[str, NormStats | None]) -> str | None:
+    def _norm_problem(
+        self, examined: Examined, others: Mapping[str, update_checks.NormStats | None]
+    ) -> str | None:
         steps = examined.update.steps
         explained = self._explained_norms(examined.norm, steps)
-        floors = self._floors | {name: Floor(norm) for name, norm in explained.items()}
-        return norm_problem(examined.norms, steps, others, self.past, floors, self.aggregate.uploads)
+        floors = self._floors | {name: update_checks.Floor(norm) for name, norm in explained.items()}
+        return update_checks.norm_problem(
+            examined.norms, steps, others, self.past, floors, self.aggregate.uploads
+        )

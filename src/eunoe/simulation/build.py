@@ -139,8 +139,7 @@ def loss_section(config: Config, task: Task) -> Named:
 
 def build_method(config: Config) -> Method:
     """Build the method of a configuration."""
-    method: Method = _build("method", config.method, Method)
-    return method
+    return _build("method", config.method, Method)
 
 
 def load_data(named: Named, backbone: Named | None = None) -> DataSet:

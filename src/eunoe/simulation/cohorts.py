@@ -20,19 +20,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.engines.staleness import without_past
 from eunoe.errors import Diverged, RunFailed
 from eunoe.methods.base import ServerUpdate
-from eunoe.server.secure_sum import (
-    BACKWARDS,
-    CLIENTS,
-    FORWARDS,
-    LOSS_AFTER,
-    LOSS_BEFORE,
-    LOSSES,
-    NORM,
-    SAMPLES,
-    STEPS,
-    check_threshold,
-    decode_sum,
-)
+from eunoe.server import secure_sum
 from eunoe.server.update_checks import NormStats, first_not_finite
 from eunoe.server.updates import Broadcast, Update, drop_vectors
 from eunoe.simulation.hooks import Hook
@@ -186,10 +174,10 @@ class SecureCohort(Cohort):
         total = engine.secure_sum(self.simulation, clients, self.broadcast, self.aggregator)
         for client in total.dropped:
             engine.states.discard(client, round)
-        check_threshold(len(total.clients), len(clients), secure.threshold, round, total.dropped)
+        secure_sum.check_threshold(len(total.clients), len(clients), secure.threshold, round, total.dropped)
         reasons = {client: total.dropped[client] for client in clients if client in total.dropped}
         self.dropped = [{"client": client, "reason": reason} for client, reason in reasons.items()]
-        self.numbers = decode_sum(secure, total, self.aggregate)
+        self.numbers = secure_sum.decode_sum(secure, total, self.aggregate)
         self.sent = len(self.aggregate.clients)
 
     def upload_bytes(self) -> int:
@@ -199,20 +187,20 @@ class SecureCohort(Cohort):
     def record(self) -> RoundRecord:
         """Return means over all clients: no number of a single client is known."""
         numbers = self.numbers
-        losses = numbers[LOSSES] or math.nan
+        losses = numbers[secure_sum.LOSSES] or math.nan
         means: MeansRecord = {
-            "size": numbers[SAMPLES] / numbers[CLIENTS],
-            "steps": numbers[STEPS] / numbers[CLIENTS],
-            "loss_before": numbers[LOSS_BEFORE] / losses,
-            "loss_after": numbers[LOSS_AFTER] / losses,
-            "update_norm": numbers[NORM] / numbers[CLIENTS],
+            "size": numbers[secure_sum.SAMPLES] / numbers[secure_sum.CLIENTS],
+            "steps": numbers[secure_sum.STEPS] / numbers[secure_sum.CLIENTS],
+            "loss_before": numbers[secure_sum.LOSS_BEFORE] / losses,
+            "loss_after": numbers[secure_sum.LOSS_AFTER] / losses,
+            "update_norm": numbers[secure_sum.NORM] / numbers[secure_sum.CLIENTS],
         }
         return {
             "clients": self.aggregate.clients,
             **copy.deepcopy(_HIDDEN),
             "means": means,
-            "forwards": int(numbers[FORWARDS]),
-            "backwards": int(numbers[BACKWARDS]),
+            "forwards": int(numbers[secure_sum.FORWARDS]),
+            "backwards": int(numbers[secure_sum.BACKWARDS]),
             "dropped": self.dropped,
         }
 
@@ -256,15 +244,9 @@ class PrivateSecureCohort(_Private, SecureCohort):
     """Clients that clip their updates themselves, of which the server learns the sum only."""
 
 
-def make_cohort(
-    simulation: Simulation,
-    clients: Sequence[int],
-    broadcast: Broadcast,
-    past: Mapping[str, Sequence[NormStats]],
-) -> Cohort:
-    """Return the cohort of a round, of the kind that the configuration asks for."""
+def find_cohort(simulation: Simulation) -> type[Cohort]:
+    """Return the kind of cohort that the configuration asks for."""
     private = simulation.context.privacy is not None
-    kind: type[Cohort] = PrivateCohort if private else PlainCohort
     if simulation.secure is not None:
-        kind = PrivateSecureCohort if private else SecureCohort
-    return kind(simulation, clients, broadcast, past)
+        return PrivateSecureCohort if private else SecureCohort
+    return PrivateCohort if private else PlainCohort

@@ -1,12 +1,13 @@
 """Which options go together: one table of rules, checked before round 1.
 
-A rule has a condition and a message. What a single component needs (`Method.check`, `Aggregation.check`,
-`ServerOptimizer.check`) stands with the component; whether a model fits the data is tried in build.py.
-docs/compatibility.md is made from this table.
+A rule has a message, in compatibility.toml, and a condition, here. What a single component needs
+(`Method.check`, `Aggregation.check`, `ServerOptimizer.check`) stands with the component; whether a model fits
+the data is tried in build.py. docs/compatibility.md is made from this table.
 """
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from eunoe.metrics.named import check_metrics, probe_metric
 from eunoe.server.optimizers import SGD
 from eunoe.server.privacy import Accountant
 from eunoe.system.machine import WITHOUT_AMX, bf16_crashes
+from eunoe.text import fill_template
 
 # Test samples that are drawn for all clients together; their rows and owners take 16 bytes each.
 MOST_PERSONAL = 100_000_000
@@ -87,28 +89,21 @@ class Rule(NamedTuple):
     message: str
 
 
-def excludes(option: str, other: str, reason: str, when: Condition | None = None) -> Rule:
-    """Return the rule that an option cannot be combined with another one, set or as the condition says."""
-    when = when or EXCLUDED.get(other) or (lambda setup: setup.has(other))
-    message = f"{option} cannot be combined with {other}: {reason}"
-    return Rule(lambda setup: setup.has(option) and when(setup), message)
-
-
-def requires(option: str, need: str, missing: Condition) -> Rule:
-    """Return the rule that an option has a requirement."""
-    return Rule(lambda setup: setup.has(option) and missing(setup), f"{option} requires {need}")
-
-
-def needs_classes(option: str, when: Condition | None = None) -> Rule:
-    """Return the rule that an option, set or as the condition says, is for classification only."""
-    when = when or (lambda setup: setup.has(option))
-    message = f"{option} requires classification, and the data are for {{task}}: leave it out"
-    return Rule(lambda setup: setup.federation.task.name != "classification" and when(setup), message)
-
-
 def unowned_test(setup: Setup) -> bool:
     """Return whether no sample of the test set belongs to a client."""
     return setup.federation.test_owners is None
+
+
+def unused_loss(setup: Setup) -> bool:
+    """Return whether another loss than the default is set for a method that trains no client."""
+    default = registry.build("loss", setup.federation.task.loss, {})
+    return not setup.method.trains_clients and setup.simulation.loss != default
+
+
+def unused_weighting(setup: Setup) -> bool:
+    """Return whether another weighting than the default is set for a method that trains no client."""
+    default = type(setup.method).model_fields["weighting"].default
+    return not setup.method.trains_clients and setup.method.weighting != default
 
 
 def kept_vector(setup: Setup) -> str:
@@ -147,6 +142,12 @@ def expanded(setup: Setup) -> float | None:
     return compression.share if size >= model.parameters * model.dtype.itemsize else None
 
 
+def absent_clients(setup: Setup) -> str:
+    """Return the name of a stream that keeps clients away; empty if there is none."""
+    names = (section.name for section in setup.config.stream)
+    return next((name for name in names if name in ("arrival", "classes")), "")
+
+
 def too_few_samples(setup: Setup) -> str:
     """Return how many samples a client has above `secure_aggregation.max_samples`; empty if none."""
     if setup.simulation.secure is None:
@@ -177,209 +178,79 @@ def first_epsilon(setup: Setup) -> str:
     return f"{accountant.epsilon(1):.3g}, above the budget of {accountant.privacy.epsilon:g}"
 
 
-# Conditions of what several options exclude, by its name in messages.
-EXCLUDED: dict[str, Condition] = {
+# By the names in compatibility.toml; those at the end are of what several options exclude.
+CONDITIONS: dict[str, Condition] = {
+    "single_class": lambda s: s.config.training.single_class != "train",
+    "matrix_on_test": lambda s: any(probe.data == "test" for probe in s.config.probes),
+    "shifted_features": lambda s: s.shift and s.federation.data.backbone,
+    "shifted_structure": lambda s: s.shift and s.context.data.structured,
+    "shifted_integers": lambda s: s.shift and s.context.data.integers,
+    "empty_clients": lambda s: int((s.federation.sizes == 0).sum()),
+    "single_sample": single_sample,
+    "no_changes": lambda s: s.federation.changes is None,
+    "no_clients": lambda s: not s.method.trains_clients,
+    "unused_loss": unused_loss,
+    "unused_weighting": unused_weighting,
+    "no_global_model": lambda s: not s.method.aggregates,
+    "newest_only": lambda s: s.method.keeps_models or not s.method.takes_stale,
+    "whole_models": lambda s: s.method.keeps_models or not s.method.takes_private,
+    "no_private": lambda s: not s.has("private"),
+    "own_vectors": lambda s: s.method.uploads(s.context) or s.method.client_state(s.context),
+    "no_tested_model": lambda s: not s.method.aggregates and s.config.stop.test_target and unowned_test(s),
+    "no_uploads": lambda s: not s.method.uploads(s.context),
+    "unused_optimizer": lambda s: not s.method.takes_server_optimizer and s.context.server_optimizer != SGD(),
+    "unprotected_uploads": lambda s: s.robust and (s.method.keeps_models or not s.method.takes_aggregation),
+    "unprotected_means": lambda s: s.robust and s.context.server_optimizer.derived(),
+    "double_autocast": lambda s: "float32" not in (s.config.training.precision, s.config.model.dtype),
+    "fp16_on_cpu": lambda s: s.on_cpu("fp16"),
+    "bf16_crashes": lambda s: s.on_cpu("bf16") and bf16_crashes(),
+    "impossible_probe": impossible_probe,
+    "no_test_set": lambda s: not len(s.federation.data.test),
+    "personal_samples": personal_samples,
+    "kept_vector": kept_vector,
+    "unclipped": unclipped,
+    "expanded": expanded,
+    "absent_clients": absent_clients,
+    "drifting_sizes": lambda s: (
+        s.config.secure_aggregation
+        and s.has("stream 'label_drift'")
+        and not s.has("secure_aggregation.max_samples")
+    ),
+    "too_few_samples": too_few_samples,
+    "weighted": lambda s: s.method.weighting != "uniform",
+    "large_delta": lambda s: s.config.privacy and s.config.privacy.delta * s.context.data.clients >= 1,
+    "first_epsilon": first_epsilon,
     "aggregation={aggregation}": lambda s: s.robust,
     "server_optimizer={server_optimizer} (or its gma)": lambda s: s.context.server_optimizer.derived(),
     "batch normalization": lambda s: s.context.model.float_buffers or s.context.model.int_buffers,
 }
-# Options that change what clients send.
-OF_UPDATES = ("attack", "compress", "staleness", "private", "secure_aggregation", "privacy")
-# Pairs of options that cannot be combined, and why.
-PAIRS: dict[str, dict[str, str]] = {
-    "attack 'label_flip'": {"stream 'label_drift'": "flipped labels would drift to other clients"},
-    "compress": {
-        "secure_aggregation": "sums have an entry for every parameter",
-        "aggregation={aggregation}": "it compares changes entry by entry, most of which would be 0",
-        "server_optimizer={server_optimizer} (or its gma)": "it needs signs or norms of whole changes",
-    },
-    "private": {
-        "compress": "it would send the private part's entries too",
-        "secure_aggregation": "sums have an entry for every parameter",
-        "privacy": "noise would be added to what nobody sends",
-        "attack 'noise'": "it would add noise to what nobody sends",
-        "probes": "they need every client's whole model; set probes = []",
-    },
-    "secure_aggregation": {
-        "training.single_class = 'skip'": "it reveals who has one class only; set 'train' or 'no_decay'",
-        "probes": "they need every client's model; set probes = []",
-    },
-    "privacy": {
-        "server_optimizer={server_optimizer} (or its gma)": "it needs means without clipping",
-        "stream": "epsilon is computed for samples of all clients, and a stream keeps some away",
-        "batch normalization": "noise would make variances negative; use GroupNorm, LayerNorm or none",
-        "probes": "they need every client's model; set probes = []",
-    },
-}
 
-# In the order in which they are checked: a later rule may rely on an earlier one.
-RULES: list[Rule] = [
-    # The task of the data.
-    needs_classes("attack 'label_flip'"),
-    needs_classes("replay"),
-    needs_classes("evaluation.personal"),
-    needs_classes("model.classifier 'etf'"),
-    needs_classes("training.single_class", lambda s: s.config.training.single_class != "train"),
-    needs_classes("a client_matrix on test data", lambda s: any(p.data == "test" for p in s.config.probes)),
-    # Data.
-    Rule(
-        lambda s: s.shift and s.federation.data.backbone,
-        "shift cannot be combined with backbone: features are computed once for all clients",
-    ),
-    Rule(
-        lambda s: s.shift and s.context.data.structured,
-        "shift supports single-tensor inputs of fixed length only",
-    ),
-    Rule(
-        lambda s: s.shift and s.context.data.integers,
-        "shift supports real-valued inputs only, not integers such as token ids",
-    ),
-    Rule(
-        lambda s: int((s.federation.sizes == 0).sum()),
-        "{value} clients have no training sample; use fewer clients or another partition",
-    ),
-    Rule(
-        single_sample,
-        "batch normalization cannot train on a single sample: use larger batches or clients, or GroupNorm",
-    ),
-    *(
-        requires(
-            option, "a stream: label counts do not change without one", lambda s: s.federation.changes is None
-        )
-        for option in ("stale_counts", "training.label_counts = 'seen'")
-    ),
-    # Methods that train no client, or have no global model.
-    Rule(
-        lambda s: (
-            not s.method.trains_clients
-            and s.simulation.loss != registry.build("loss", s.federation.task.loss, {})
-        ),
-        "loss has no effect with method={method}, which trains no client: leave it out",
-    ),
-    Rule(
-        lambda s: (
-            not s.method.trains_clients
-            and s.method.weighting != type(s.method).model_fields["weighting"].default
-        ),
-        "weighting has no effect with method={method}, which trains no client: leave it out",
-    ),
-    *(
-        excludes(option, "method={method}", "it trains no client", lambda s: not s.method.trains_clients)
-        for option in ("stream", "replay", *OF_UPDATES)
-    ),
-    *(
-        excludes(option, "method={method}", "it has no global model", lambda s: not s.method.aggregates)
-        for option in ("averaging", "probes", *OF_UPDATES)
-    ),
-    excludes(
-        "staleness",
-        "method={method}",
-        "it needs what clients trained, or sent last, in terms of the newest model",
-        lambda s: s.method.keeps_models or not s.method.takes_stale,
-    ),
-    excludes(
-        "private",
-        "method={method}",
-        "it needs whole models, or changes how the private part is trained",
-        lambda s: s.method.keeps_models or not s.method.takes_private,
-    ),
-    requires("training.head_epochs", "private", lambda s: not s.has("private")),
-    excludes(
-        "training.head_epochs",
-        "method={method}",
-        "all of its steps must train the whole model",
-        lambda s: s.method.uploads(s.context) or s.method.client_state(s.context),
-    ),
-    excludes(
-        "stream 'domain'",
-        "method={method}",
-        "it selects by accuracies that a growing shift changes",
-        lambda s: not s.method.aggregates,
-    ),
-    Rule(
-        lambda s: not s.method.aggregates and s.config.stop.test_target is not None and unowned_test(s),
-        "stop.test_target cannot be combined with method={method}: it has no global model; set stop.target",
-    ),
-    excludes(
-        "attack 'upload_lie'",
-        "method={method}",
-        "its clients send nothing but weights",
-        lambda s: not s.method.uploads(s.context),
-    ),
-    # The server's step.
-    Rule(
-        lambda s: not s.method.takes_server_optimizer and s.context.server_optimizer != SGD(),
-        "server_optimizer cannot be combined with method={method}: it computes the new weights itself",
-    ),
-    Rule(
-        lambda s: s.robust and (s.method.keeps_models or not s.method.takes_aggregation),
-        "aggregation={aggregation} cannot be combined with method={method}, whose uploads it cannot protect",
-    ),
-    Rule(
-        lambda s: s.robust and s.context.server_optimizer.derived(),
-        "aggregation={aggregation} cannot be combined with server_optimizer={server_optimizer} (or its gma): "
-        "it does not protect the further means that the optimizer needs",
-    ),
-    # Precision.
-    Rule(
-        lambda s: s.config.training.precision != "float32" and s.config.model.dtype != "float32",
-        "training.precision={precision} requires model.dtype = 'float32'",
-    ),
-    Rule(lambda s: s.on_cpu("fp16"), "training.precision='fp16' requires a GPU; 'bf16' works on a CPU too"),
-    Rule(
-        lambda s: s.on_cpu("bf16") and bf16_crashes(),
-        "training.precision='bf16' would end in an illegal instruction: this processor announces AMX units "
-        f"and does not run them; set {WITHOUT_AMX} in the environment",
-    ),
-    excludes(
-        "training.precision = 'fp16'",
-        "engine 'vectorized'",
-        "each client needs a loss scale of its own; use engine 'serial' or precision 'bf16'",
-    ),
-    # Evaluation.
-    Rule(impossible_probe, "probe {value} and there is none: leave it out"),
-    requires("evaluation.personal", "a test set: leave it out", lambda s: not len(s.federation.data.test)),
-    Rule(
-        personal_samples,
-        f"evaluation.personal: {{value}} samples, and at most {MOST_PERSONAL} can be evaluated",
-    ),
-    # Compression, secure aggregation and privacy.
-    excludes("secure_aggregation", "method={method}", "it needs every client's {value}", kept_vector),
-    excludes("privacy", "method={method}", "it needs {value} without clipping and noise", unclipped),
-    *(
-        requires(option, "aggregation='mean', not {aggregation}", lambda s: s.robust)
-        for option in ("secure_aggregation", "privacy")
-    ),
-    *(excludes(option, other, why) for option, others in PAIRS.items() for other, why in others.items()),
-    Rule(
-        expanded, "compress.share={value} makes updates larger, with their indices: lower it, or set it to 1"
-    ),
-    excludes(
-        "secure_aggregation",
-        "stream '{value}'",
-        "it keeps clients away, and a round with fewer clients than the threshold ends the run",
-        lambda s: next((each.name for each in s.config.stream if each.name in ("arrival", "classes")), ""),
-    ),
-    Rule(
-        lambda s: (
-            s.config.secure_aggregation
-            and s.has("stream 'label_drift'")
-            and not s.has("secure_aggregation.max_samples")
-        ),
-        "stream 'label_drift' changes how many samples clients have: set secure_aggregation.max_samples to "
-        "more than any client ever has",
-    ),
-    Rule(too_few_samples, "secure_aggregation.max_samples={value}"),
-    requires("privacy", "method.weighting = 'uniform'", lambda s: s.method.weighting != "uniform"),
-    Rule(
-        lambda s: s.config.privacy is not None and s.config.privacy.delta * s.context.data.clients >= 1,
-        "privacy.delta must be below 1 / clients, here 1 / {clients}; above it a client is not protected",
-    ),
-    Rule(
-        first_epsilon,
-        "privacy: one round spends epsilon = {value}: raise noise, lower participation or raise epsilon",
-    ),
-]
+
+def make_rules(entry: Mapping[str, Any]) -> Iterator[Rule]:
+    """Yield the rules of an entry of compatibility.toml."""
+    when = CONDITIONS[entry["when"]] if "when" in entry else None
+    if when and "message" in entry:
+        yield Rule(when, entry["message"])
+    need, excluded = entry.get("requires", ""), entry.get("excludes", {})
+    for option in entry.get("options", ()):
+        is_set: Condition = partial(Setup.has, option=option)
+        if need == "classification":
+            message = f"{option} requires classification, and the data are for {{task}}: leave it out"
+            yield Rule(_both(lambda s: s.federation.task.name != need, when or is_set), message)
+        elif need and when:
+            yield Rule(_both(is_set, when), f"{option} requires {need}")
+        for other, reason in excluded.items():
+            condition = when or CONDITIONS.get(other) or partial(Setup.has, option=other)
+            yield Rule(_both(is_set, condition), f"{option} cannot be combined with {other}: {reason}")
+
+
+def _both(first: Condition, second: Condition) -> Condition:
+    return lambda setup: first(setup) and second(setup)
+
+
+_VALUES = {"most_personal": MOST_PERSONAL, "without_amx": WITHOUT_AMX}
+_ENTRIES = tomllib.loads(fill_template("eunoe.simulation", "compatibility.toml", _VALUES))["rule"]
+RULES: list[Rule] = [rule for entry in _ENTRIES for rule in make_rules(entry)]
 
 
 def check_compatibility(config: Config, simulation: Simulation) -> list[str]:

@@ -18,9 +18,9 @@ from eunoe.metrics.base import Evaluator, Metric
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.personal import Personal
 from eunoe.server.updates import Update
+from eunoe.store.checkpoints import RunState
 from eunoe.store.folder import RunFolder
 from eunoe.store.run_records import main_value, task_of
-from eunoe.store.state import RunState
 
 logger = logging.getLogger(__name__)
 Record = dict[str, Any]

@@ -92,15 +92,13 @@ class LockstepEngine(Vectorized):
         self.strand, self.environment = strand, {"lockstep": runs}
 
     def take_steps(self, members: Sequence[StackClient]) -> list[Trained]:
-        trained: list[Trained] = self.strand.ask(Train(members))
-        return trained
+        return self.strand.ask(Train(members))
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         own = where.owners is not None and (where.prior or self.simulation.federation.shift is not None)
         if own or not len(where.rows) or not models:
             return super().evaluate(models, where)
-        predictions: list[Predictions] = self.strand.ask(Evaluate(models, where))
-        return predictions
+        return self.strand.ask(Evaluate(models, where))
 
     def clock(self) -> float:
         return self.strand.clock()

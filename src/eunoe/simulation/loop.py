@@ -15,10 +15,10 @@ from eunoe.methods.base import ServerUpdate
 from eunoe.server.averaging import update_average
 from eunoe.server.update_checks import append_stats
 from eunoe.server.updates import Broadcast
-from eunoe.simulation.cohorts import Cohort, make_cohort
+from eunoe.simulation.cohorts import Cohort, find_cohort
 from eunoe.simulation.hooks import Hook, Round
+from eunoe.store.checkpoints import RunState, evaluated_model
 from eunoe.store.schema import SCHEMA, RoundRecord
-from eunoe.store.state import RunState, evaluated_model
 from eunoe.system.signals import uninterrupted
 
 # The most clients whose presence is checked in a round: in total, and for each participant.
@@ -61,7 +61,7 @@ def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Se
     broadcast = add_past(broadcast, state.past)
     for hook in hooks:
         hook.before_training(context.round, clients, state.weights)
-    cohort = make_cohort(simulation, clients, broadcast, state.norms)
+    cohort = find_cohort(simulation)(simulation, clients, broadcast, state.norms)
     cohort.train(engine, hooks)
     for hook in hooks:
         hook.before_aggregation(context.round)

@@ -26,18 +26,16 @@ from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.simulation.build import UserObjects, assemble, sharing_data
 from eunoe.simulation.hooks import Progress, Record, stop_reason
 from eunoe.simulation.lockstep import run_in_lockstep
-from eunoe.simulation.preset import apply_preset
 from eunoe.simulation.resuming import check_config
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import ConfigLike, OnRound, PreparedRun, prepare_resumed, prepare_run
 from eunoe.simulation.running import execute as execute_run
 from eunoe.simulation.stored_config import resolved
 from eunoe.simulation.structure import lockstep_reason
-from eunoe.simulation.user_objects import split_user_objects
+from eunoe.simulation.user_objects import apply_preset, split_user_objects
 from eunoe.store.reader import read_run, read_run_config, read_status
 from eunoe.system.log_lines import PipeHandler, titled_logs
-from eunoe.system.machine import can_fork, cores
-from eunoe.system.memory import keep_freed_memory
+from eunoe.system.machine import can_fork, cores, keep_freed_memory
 from eunoe.system.signals import end_with_parent, interruptible
 
 

@@ -6,8 +6,8 @@ import logging
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged
 from eunoe.simulation.hooks import Hook, Round
+from eunoe.store.checkpoints import RunState
 from eunoe.store.folder import RunFolder
-from eunoe.store.state import RunState
 from eunoe.system.files import read_json, write_text
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from eunoe.metrics.evaluation import evaluate_on
 from eunoe.metrics.named import can_measure, probe_metric
 from eunoe.server.updates import Update
 from eunoe.simulation.hooks import Hook, Round, remember, restore
+from eunoe.store.checkpoints import RunState
 from eunoe.store.schema import SCHEMA
-from eunoe.store.state import RunState
 
 
 class NamedProbe(NamedTuple):

@@ -27,10 +27,9 @@ from eunoe.models.raw import raw_model
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.simulation.build import assemble
 from eunoe.simulation.user_objects import split_user_objects
-from eunoe.store.checkpoints import newest_checkpoint
+from eunoe.store.checkpoints import evaluated_model, newest_checkpoint, start_state
 from eunoe.store.reader import find_run, read_run, read_status
 from eunoe.store.run_records import check_recorded
-from eunoe.store.state import evaluated_model, start_state
 
 logger = logging.getLogger(__name__)
 Which = Literal["last", "best"]
@@ -212,9 +211,9 @@ class Run:
 
     def _repr_html_(self) -> str | None:
         """Return the notebook view; before the first round has ended, the plain text."""
-        from eunoe.report.notebook import html
+        from eunoe.report.export import notebook_html
 
-        return html(self.read, self.folder) if self.read.metrics else None
+        return notebook_html(self.read, self.folder) if self.read.metrics else None
 
     def __repr__(self) -> str:
         state = self.status["state"]

@@ -26,20 +26,19 @@ from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.compatibility import check_targets
 from eunoe.simulation.hooks import Evaluate, EvaluateLast, Hook, Record, Saving, Stop
 from eunoe.simulation.loop import run_rounds
-from eunoe.simulation.preset import apply_preset
 from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.probing import Probing
 from eunoe.simulation.resuming import check_config, check_data
 from eunoe.simulation.run import Run
 from eunoe.simulation.stored_config import complete_config, resolved, with_loss
 from eunoe.simulation.streams import phase_metrics
-from eunoe.simulation.user_objects import split_user_objects
+from eunoe.simulation.user_objects import apply_preset, split_user_objects
+from eunoe.store.checkpoints import RunState, start_state
 from eunoe.store.environment import describe_environment
 from eunoe.store.folder import RunFolder, check_new
 from eunoe.store.reader import read_run, read_run_config, read_status
-from eunoe.store.state import RunState, start_state
 from eunoe.system.files import read_json
-from eunoe.system.memory import within_memory
+from eunoe.system.machine import within_memory
 from eunoe.system.signals import interruptible
 from eunoe.trackers import Tracking, build_trackers
 

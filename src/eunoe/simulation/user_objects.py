@@ -1,4 +1,4 @@
-"""Separates user-provided objects from names and sections among keyword arguments, and checks them."""
+"""Keyword arguments of a run before validation: user-provided objects, and the recommended preset."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import Any
 
 from torch import nn
 
+from eunoe.analysis.remedies import Clients, averaging_decay, recommend
+from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.server.optimizers import ServerOptimizer
-from eunoe.simulation.build import UserObjects
+from eunoe.simulation.build import UserObjects, build_federation
 
 KINDS: Mapping[str, tuple[type, str]] = {
     "model": (nn.Module, "a torch.nn.Module"),
@@ -50,3 +52,18 @@ def _check(key: str, value: Any) -> None:
         raise InputError("loss cannot be a PyTorch module: use 'ce', or derive from eunoe.losses.Loss")
     if callable(value):
         raise InputError(f"{key} must be a name, a section or {wanted}, not a {type(value).__name__}")
+
+
+def apply_preset(values: Mapping[str, Any], federation: Federation | None = None) -> dict[str, Any]:
+    """Return config values without `preset`, with its changes made: method, averaging, rate and schedule."""
+    values = dict(values)
+    name = values.pop("preset", None)
+    if name is None:
+        return values
+    if name != "recommended":
+        raise InputError(f"there is no preset {name!r}: use 'recommended'")
+    config = make_config(values)
+    federation = federation or build_federation(config)
+    clients = Clients.of(federation.all_counts(), config.participants(len(federation)))
+    averaging = {"averaging": {"decay": averaging_decay(config.rounds)}}
+    return {**values, **(recommend(clients).apply(values, config) or {}), **averaging}

@@ -30,26 +30,15 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, InputError
 from eunoe.store.checkpoints import (
     Manifest,
+    RunState,
     list_checkpoints,
     newest_checkpoint,
     read_checkpoint,
     write_checkpoint,
 )
 from eunoe.store.line_file import LineFile
-from eunoe.store.state import RunState
-from eunoe.system.files import (
-    each_line,
-    partial_files,
-    plain,
-    read_json,
-    refuse_links,
-    remove,
-    replacing,
-    sync_to_disk,
-    write_text,
-    writing,
-)
-from eunoe.system.locks import lock_file
+from eunoe.system import files
+from eunoe.system.files import lock_file
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -81,7 +70,7 @@ class RunFolder:
         self._files = [LineFile(path / name) for name in _LINES]
         # Added to status.json by hooks.
         self.facts: dict[str, Any] = {}
-        refuse_links(*(path / name for name in ("checkpoints", "states", "track")))
+        files.refuse_links(*(path / name for name in ("checkpoints", "states", "track")))
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = lock_file(path / ".lock")  # held as long as the folder is
@@ -98,7 +87,7 @@ class RunFolder:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the record of every round so far."""
-        return each_line(self.path / "metrics.jsonl")
+        return files.each_line(self.path / "metrics.jsonl")
 
     def last_record(self) -> dict[str, Any]:
         """Return the record of the last round; empty before the first."""
@@ -106,24 +95,24 @@ class RunFolder:
 
     def write_config(self, values: Mapping[str, Any]) -> None:
         self._config = to_toml(values)
-        write_text(self.path / "config.toml", self._config)
+        files.write_text(self.path / "config.toml", self._config)
 
     def write_environment(self, values: Mapping[str, Any]) -> None:
-        write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
+        files.write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
 
     def write_partition(self, federation: Federation) -> None:
         """Write the rows of each client and, unless there are too many clients, their label counts."""
-        with replacing(self.path / "partition.safetensors") as partial:
+        with files.replacing(self.path / "partition.safetensors") as partial:
             federation.save(partial)
         if len(federation) * federation.classes <= _CELLS_SHOWN:
             counts, names = federation.all_counts().tolist(), federation.data.class_names
             values = {"schema": 1, "label_counts": counts, "class_names": names}
             values["client_names"] = federation.client_names
-            write_text(self.path / "partition.json", json.dumps(values) + "\n")
+            files.write_text(self.path / "partition.json", json.dumps(values) + "\n")
 
     def write_status(self, state: str, reason: str = "", seconds: float = 0.0) -> None:
         values = {"state": state, "round": self._saved, "reason": reason, "seconds": seconds, **self.facts}
-        write_text(self.path / "status.json", json.dumps(plain(values)) + "\n")
+        files.write_text(self.path / "status.json", json.dumps(files.plain(values)) + "\n")
 
     def record(
         self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()
@@ -135,11 +124,11 @@ class RunFolder:
     def checkpoint(self, run_state: RunState, states: ClientStates, healthy: bool = True) -> None:
         """Save the run state; keep the last two checkpoints and the last healthy one, and remove others."""
         # Everything that the checkpoint refers to must be on disk before it.
-        files = {file.path.name: file.sync() for file in self._files}
+        marks = {file.path.name: file.sync() for file in self._files}
         states.sync()
-        with writing(self.path):
-            sync_to_disk(self.path)
-        manifest = Manifest(self._config, files, states.accepted, states.digests, healthy)
+        with files.writing(self.path):
+            files.sync_to_disk(self.path)
+        manifest = Manifest(self._config, marks, states.accepted, states.digests, healthy)
         write_checkpoint(self.path, run_state, manifest)
         self._saved = run_state.round
         self._health[run_state.round] = healthy
@@ -148,7 +137,7 @@ class RunFolder:
         healthy_rounds = [round for round in paths if self._health.get(round)]
         keep = sorted({*list(paths)[-_KEPT:], *healthy_rounds[-1:]})
         for round in paths.keys() - set(keep):
-            remove(paths[round], self.path / "checkpoints")
+            files.remove(paths[round], self.path / "checkpoints")
             self._health.pop(round, None)
         states.prune(keep)
 
@@ -164,7 +153,7 @@ class RunFolder:
             states.check(manifest.accepted, manifest.digests)
 
         newest, warnings = newest_checkpoint(self.path, from_round, verify)
-        status = read_json(self.path / "status.json")
+        status = files.read_json(self.path / "status.json")
         saved = status.get("round", 0) != 0 or any(int(p.stem) for p in list_checkpoints(self.path))
         recorded = not status and any(file.path.exists() for file in self._files)
         if newest is None and (saved or recorded):
@@ -180,12 +169,12 @@ class RunFolder:
         older = []
         for path in list_checkpoints(self.path):
             if newest is None or int(path.stem) > newest.round:
-                remove(path, path.parent)
+                files.remove(path, path.parent)
             elif int(path.stem) < newest.round:
                 try:
                     older.append(read_checkpoint(path))
                 except Damaged:
-                    remove(path, path.parent)
+                    files.remove(path, path.parent)
         if newest is None and warnings:
             warnings.append("no checkpoint can be read: starting over")
         manifest = newest.manifest if newest is not None else Manifest("", {}, {}, {})
@@ -195,10 +184,10 @@ class RunFolder:
         for file in self._files:
             file.truncate(manifest.files.get(file.path.name))
         # A killed process leaves partial files.
-        for path in partial_files(self.path):
-            remove(path)
-        for path in partial_files(self.path / "checkpoints"):
-            remove(path, path.parent)
+        for path in files.partial_files(self.path):
+            files.remove(path)
+        for path in files.partial_files(self.path / "checkpoints"):
+            files.remove(path, path.parent)
         return warnings
 
     def go_back(self) -> str:

@@ -189,8 +189,7 @@ class RunRecords:
     @cached_property
     def rounds(self) -> list[int]:
         """The numbers of the measured rounds."""
-        rounds: list[int] = self._rounds[self.measured].tolist()
-        return rounds
+        return self._rounds[self.measured].tolist()
 
     def curve(self, name: str) -> Array:
         """Return a number of the global model, such as accuracy or loss, over the measured rounds."""
@@ -227,8 +226,7 @@ class RunRecords:
         history = self.per_class
         # A loss over a gap of several rounds is not that of one round.
         following = np.diff(self.rounds[: len(history)]) == 1
-        lost: Array = np.maximum(history[:-1] - history[1:], 0.0)[following]
-        return lost
+        return np.maximum(history[:-1] - history[1:], 0.0)[following]
 
     def forgetting(self, name: str) -> Array:
         """Return round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""

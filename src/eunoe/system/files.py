@@ -18,6 +18,7 @@ from io import BufferedRandom
 from pathlib import Path
 from typing import Any, cast
 
+from filelock import FileLock
 from pydantic_core import from_json
 from safetensors import SafetensorError
 
@@ -269,3 +270,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def lock_file(path: Path, wait: bool = False) -> FileLock:
+    """Lock a file until `release`; raise TimeoutError if another process has it and `wait` is false.
+
+    Processes that are forked later do not hold the lock: they may outlive a killed run.
+    """
+    if path.exists():
+        check_regular(path)
+    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    lock.acquire()
+    return lock

@@ -18,8 +18,8 @@ import torch
 from eunoe.config import registry
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Transfers
+from eunoe.engines.ray.actor import pack
 from eunoe.engines.ray.engine import Ray
-from eunoe.engines.ray.packing import pack
 from eunoe.errors import InputError
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.run import Run

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
-from eunoe.config.builtin import PRESETS
 from eunoe.config.options import FeatureShift
+from eunoe.config.registry import PRESETS
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.client_states import ClientStates
@@ -22,7 +22,7 @@ from eunoe.methods.base import Finished, Method
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.running import resume, run
-from eunoe.store.state import start_state
+from eunoe.store.checkpoints import start_state
 from tests.helpers import Net, blobs, make_aggregator, make_simulation, select, train
 from tests.other_tasks import federation as other_task
 

@@ -22,7 +22,7 @@ from eunoe.data.samples import DataSet
 from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError, first_line, join_names, nearest
 from eunoe.system.files import check_regular, open_regular
-from eunoe.system.memory import check_expansion
+from eunoe.system.machine import check_expansion
 
 Percent = Annotated[int, Field(ge=1, lt=100)]
 # An empty cell in files of the UCI repository, besides those that pyarrow knows (NA, NaN, null, ...).

@@ -11,7 +11,7 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Bytes, Integers
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, first_line, nearest
-from eunoe.system.memory import check_free
+from eunoe.system.machine import check_free
 
 Mode = Literal["L", "RGB"]
 Side = Annotated[int, Field(ge=1, le=4096)]

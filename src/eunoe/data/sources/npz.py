@@ -27,7 +27,7 @@ from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, RunFailed, first_line, nearest
 from eunoe.system.files import make_folder, open_regular, reading, replacing
-from eunoe.system.memory import check_expansion
+from eunoe.system.machine import check_expansion
 
 logger = logging.getLogger(__name__)
 NEEDED = ("x_train", "y_train", "x_test", "y_test")

@@ -182,8 +182,7 @@ class Tokenizer(TextEncoder):
         digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
         digest.update(json.dumps([self.length, self.padding, *texts]).encode())
         path = data_folder() / "tokens" / f"{digest.hexdigest()}.npz"
-        x: Fields = unpack_fields(load_or_compute(path, lambda: self._encode(texts)), ("x",))["x"]
-        return x
+        return unpack_fields(load_or_compute(path, lambda: self._encode(texts)), ("x",))["x"]
 
     def _encode(self, texts: Sequence[str]) -> dict[str, Array]:
         with quiet(f"the tokenizer {self.name}"):

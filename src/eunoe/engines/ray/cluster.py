@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eunoe.engines.devices import Transfers
-from eunoe.engines.ray.actor import Actor
+from eunoe.engines.ray.actor import Actor, Packed, pack, unpack
 from eunoe.engines.ray.connection import connect
-from eunoe.engines.ray.packing import Packed, pack, unpack
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError, RunFailed, install_command
 from eunoe.text import one_line

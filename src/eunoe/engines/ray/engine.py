@@ -12,8 +12,8 @@ from pydantic import Field
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, chunks, concatenate
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.ray.actor import pack
 from eunoe.engines.ray.cluster import Cluster
-from eunoe.engines.ray.packing import pack
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows

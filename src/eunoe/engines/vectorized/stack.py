@@ -15,10 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eunoe.core.batches import plan_steps
 from eunoe.core.fields import Fields, Input
 from eunoe.core.flat_model import Weights
-from eunoe.core.rng import generator, torch_generator
+from eunoe.core.rng import torch_generator
 from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
@@ -48,10 +47,7 @@ class StackClient:
     @classmethod
     def plan(cls, data: ClientData, broadcast: Broadcast) -> "StackClient":
         """Draw a client's batches."""
-        context = data.simulation.context
-        rng = generator(context.seed, "batches", context.round, data.client)
-        plan = plan_steps(len(data.rows), context.training, rng, context.model.has_batch_norm)
-        return cls(data, broadcast, *plan, broadcast.weights)
+        return cls(data, broadcast, *data.plan(), broadcast.weights)
 
     @property
     def simulation(self) -> Simulation:

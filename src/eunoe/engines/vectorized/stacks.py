@@ -1,16 +1,17 @@
 """Trains clients of one structure at once, of one run or of several."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.engines.serial import add_note
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.vectorized.inputs import Common, Inputs, Own, collect_prepared, separate
 from eunoe.engines.vectorized.stack import ClientStack, StackClient
+from eunoe.engines.vectorized.step_context import Common, Inputs, Own, collect_prepared, separate
 from eunoe.engines.vectorized.steps import Steps
 from eunoe.errors import NotVectorizable, first_line
 
@@ -152,16 +153,10 @@ def reason_of(error: Exception) -> str | None:
     return None
 
 
-@contextmanager
-def _note_clients(stack: ClientStack) -> Iterator[None]:
-    """Add the clients, the round and a hint to exceptions raised in the block."""
-    try:
-        yield
-    except Exception as error:
-        clients, round = stack.clients, stack.simulation.context.round
-        names = f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(map(str, clients))}"
-        error.add_note(
-            f"This happened while {names} trained at once in round {round}. If engine 'serial' works, the "
-            "method cannot be vectorized: set its `vectorizes` to False."
-        )
-        raise
+def _note_clients(stack: ClientStack) -> AbstractContextManager[None]:
+    clients, round = stack.clients, stack.simulation.context.round
+    names = f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(map(str, clients))}"
+    return add_note(
+        f"This happened while {names} trained at once in round {round}. If engine 'serial' works, the "
+        "method cannot be vectorized: set its `vectorizes` to False."
+    )

@@ -14,9 +14,15 @@ from eunoe.core.flat_model import Vectors
 from eunoe.core.optimizer import descend
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.dense import Dense, find_dense, first_rows
-from eunoe.engines.vectorized.inputs import Inputs, Own
 from eunoe.engines.vectorized.stack import ClientStack
-from eunoe.engines.vectorized.step_context import NoMoments, StepContext, make_step_context, masked_mean
+from eunoe.engines.vectorized.step_context import (
+    Inputs,
+    NoMoments,
+    Own,
+    StepContext,
+    make_step_context,
+    masked_mean,
+)
 from eunoe.losses.base import Loss
 from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method

@@ -120,7 +120,6 @@ def fingerprint(path: Path) -> str:
 
 def sign_message(key_path: Path, message: bytes) -> bytes:
     """Sign a message with a node's private key."""
-    key: ec.EllipticCurvePrivateKey
     key = _read_key(key_path, _load_private, ec.EllipticCurvePrivateKey, "a node's private key")
     return key.sign(message, _NODE_SIGNATURE)
 
@@ -143,9 +142,7 @@ def make_signing_key(path: Path) -> ed25519.Ed25519PrivateKey:
 
 def read_signing_key(path: Path) -> ed25519.Ed25519PrivateKey:
     """Read the operator's key."""
-    key: ed25519.Ed25519PrivateKey
-    key = _read_key(path, _load_private, ed25519.Ed25519PrivateKey, "a signing key of eunoe flower init")
-    return key
+    return _read_key(path, _load_private, ed25519.Ed25519PrivateKey, "a signing key of eunoe flower init")
 
 
 def key_name(key: ed25519.Ed25519PublicKey) -> str:
@@ -159,9 +156,8 @@ def trusted_entities(key: ed25519.Ed25519PublicKey) -> str:
 
 
 def _read_public_key(path: Path) -> ec.EllipticCurvePublicKey:
-    key: ec.EllipticCurvePublicKey
-    key = _read_key(path, serialization.load_ssh_public_key, ec.EllipticCurvePublicKey, "a node's public key")
-    return key
+    kind = ec.EllipticCurvePublicKey
+    return _read_key(path, serialization.load_ssh_public_key, kind, "a node's public key")
 
 
 def _read_key(path: Path, load: Callable[[bytes], object], kind: type, description: str) -> Any:

@@ -22,8 +22,7 @@ from secrets import token_hex
 from eunoe.config.schema import Config
 from eunoe.errors import InputError
 from eunoe.flower.secure.protocol import Secrets, Session
-from eunoe.system.files import make_folder, read_json, write_text
-from eunoe.system.locks import lock_file
+from eunoe.system.files import lock_file, make_folder, read_json, write_text
 
 NEW_RUN = "change the config, such as its seed, for a new run"
 
@@ -50,20 +49,16 @@ class History:
 
     def share(self, secrets: Secrets) -> None:
         """Record that secrets are split into shares."""
-        with self._records() as records:
-            _set(records, f"shared/{secrets.name}", token_hex(8), "it has already shared these secrets")
+        self._record(f"shared/{secrets.name}", token_hex(8), "it has already shared these secrets")
 
     def describe(self, run: str, facts: bytes) -> None:
         """Record what the server says of the federation's data."""
-        refusal = f"the server describes its data differently; {NEW_RUN}"
-        with self._records() as records:
-            _set(records, f"{run}/facts", facts.hex(), refusal)
+        self._record(f"{run}/facts", facts.hex(), f"the server describes its data differently; {NEW_RUN}")
 
     def train(self, session: Session, model: bytes) -> None:
         """Record the model of a round: whether training fails depends on this client's data."""
         refusal = f"it has already trained a different model in round {session.round} of this run; {NEW_RUN}"
-        with self._records() as records:
-            _set(records, f"{session.run}/{session.round}/model", model.hex(), refusal)
+        self._record(f"{session.run}/{session.round}/model", model.hex(), refusal)
 
     def mask(self, secrets: Secrets, session: Session, vector: bytes) -> None:
         """Record that a vector is masked, given its digest."""
@@ -75,8 +70,7 @@ class History:
     def sign(self, secrets: Secrets, statement: bytes) -> None:
         """Record a statement that is signed, or on which shares are revealed."""
         digest = hashlib.sha256(statement).hexdigest()
-        with self._records() as records:
-            _set(records, f"signed/{secrets.name}", digest, "it has already signed a different statement")
+        self._record(f"signed/{secrets.name}", digest, "it has already signed a different statement")
 
     def reveal(self, session: Session, vector: bytes, alive: Collection[int], limit: int) -> None:
         """Record a sum, given the digest of this client's vector; `limit` rounds may sum the same clients."""
@@ -91,6 +85,10 @@ class History:
                 raise InputError(
                     f"it has already helped {limit} times with these clients (max_cohort_rounds)"
                 )
+
+    def _record(self, key: str, value: str, refusal: str) -> None:
+        with self._records() as records:
+            _set(records, key, value, refusal)
 
     @contextmanager
     def _records(self) -> Iterator[dict[str, str]]:

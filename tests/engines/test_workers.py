@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from eunoe.engines.shared import SharedVectors, layout_of
+from eunoe.engines.workers import SharedVectors, layout_of
 
 VALUES = {
     "weights": {"parameters": torch.arange(5.0), "counters": torch.tensor([7, 8])},

@@ -8,7 +8,7 @@ import numpy as np
 from eunoe.analysis.tables import Table
 from eunoe.data.statistics import summarize
 from eunoe.report.figures.partition import partition_chart
-from eunoe.report.partition_report import number_lines, write_partition_report
+from eunoe.report.pages import number_lines, write_partition_report
 
 COUNTS = np.array([[3, 0, 1, 0], [0, 5, 5, 0], [2, 0, 0, 0]])
 

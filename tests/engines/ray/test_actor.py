@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from eunoe.core.flat_model import FlatModel
-from eunoe.engines.ray.packing import pack, unpack
+from eunoe.engines.ray.actor import pack, unpack
 
 pytest.importorskip("ray")
 

@@ -11,8 +11,8 @@ import torch
 
 from eunoe.data.loading import load
 from eunoe.errors import InputError, RunFailed
-from eunoe.system import memory
-from eunoe.system.memory import keep_freed_memory, within_memory
+from eunoe.system import machine
+from eunoe.system.machine import keep_freed_memory, within_memory
 
 
 class Library:
@@ -69,7 +69,7 @@ def test_a_refused_allocation_says_how_much_was_wanted() -> None:
 def test_files_made_to_fill_memory_are_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_LARGE", 1 << 20)
+    monkeypatch.setattr(machine, "_LARGE", 1 << 20)
     path, rows = tmp_path / name, np.zeros((1 << 21, 1), np.int8)
     if name == "a.npz":
         np.savez_compressed(path, x_train=rows, y_train=rows[:, 0], x_test=rows, y_test=rows[:, 0])
