@@ -138,10 +138,10 @@ def test_images_and_arrays_in_files(tmp_path: Path) -> None:
         file := io.BytesIO(), {"descr": "|u1", "fortran_order": False, "shape": (10**15, 4, 4)}
     )
     (tmp_path / "short.npy").write_bytes(file.getvalue())
-    with pytest.raises(InputError, match=r"short\.npy is not an array that NumPy can read"):
+    with pytest.raises(InputError, match=r"short\.npy is no array that NumPy can read"):
         read_inputs(tmp_path / "short.npy", data)
     (tmp_path / "damaged.npy").write_bytes(file.getvalue().replace(b"}", b" "))
-    with pytest.raises(InputError, match=r"damaged\.npy is not an array that NumPy can read"):
+    with pytest.raises(InputError, match=r"damaged\.npy is no array that NumPy can read"):
         read_inputs(tmp_path / "damaged.npy", data)
     with pytest.raises(InputError, match=r"x has shape \[2, 4\]; the model takes \[samples, 4, 4\]"):
         read_inputs(x[0, :2], data)
