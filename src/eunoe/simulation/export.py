@@ -106,19 +106,20 @@ def _export_folder(run: Run, model: HF, target: Path, merged: bool) -> list[Path
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         partial.mkdir()
-        model.save(partial, merged, data.class_names)
-        if data.encoding is not None and "tokenizer" in data.encoding:
-            with quiet("the export"):
-                from transformers import AutoTokenizer
+        try:
+            model.save(partial, merged, data.class_names)
+            if data.encoding is not None and "tokenizer" in data.encoding:
+                with quiet("the export"):
+                    from transformers import AutoTokenizer
 
-                AutoTokenizer.from_pretrained(locate_model(data.encoding["tokenizer"])).save_pretrained(
-                    partial
-                )
-        description = target / "eunoe.json"
-        (partial / description.name).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        partial.replace(target)
+                    tokenizer = AutoTokenizer.from_pretrained(locate_model(data.encoding["tokenizer"]))
+                    tokenizer.save_pretrained(partial)
+            description = target / "eunoe.json"
+            (partial / description.name).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            partial.replace(target)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
     except OSError as error:
         raise InputError(f"cannot write the model to {target}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return [target, description]
