@@ -137,6 +137,13 @@ class Public(Options):
         return self.share > 0 or self.count is not None or self.groups is not None
 
 
+class Reference(Options):
+    """A reference set, on which a run measures what the start model knew and what is left of it."""
+
+    name: str = Field(min_length=1, description="Its name in records.")
+    data: Named = Field(description="A data set; its test part is evaluated.")
+
+
 class Preprocessing(Options):
     """Normalization of inputs: (x - mean) / std; bytes are divided by 255 first."""
 

@@ -105,6 +105,8 @@ def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
         result[key] = _absolute_section(values[key])
     if isinstance(public := values.get("public"), Mapping) and "data" in public:
         result["public"] = {**public, "data": _absolute_section(public["data"])}
+    if isinstance(sets := values.get("retain"), list | tuple):
+        result["retain"] = [{**each, "data": _absolute_section(each["data"])} for each in sets]
     return result
 
 

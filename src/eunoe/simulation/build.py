@@ -111,7 +111,33 @@ def _prepare_federation(config: Config, objects: UserObjects) -> Federation:
     if (own := config.preprocessing) is not None:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
     partition = None if objects.federation else _build("partition", config.partition, Callable)
+    federation = replace(federation, references=_load_references(config, federation.data))
     return apply_stream(config, federation, partition)
+
+
+def _load_references(config: Config, data: DataSet) -> dict[str, DataSet]:
+    """Load the reference sets; raise InputError if the model cannot be evaluated on one."""
+    loaded = {each.name: load_data(each.data, config.backbone) for each in config.retain}
+    for name, other in loaded.items():
+        facts = {
+            "another task": (data.task.name, other.task.name),
+            "other classes": (data.classes, other.classes),
+            "other names of classes": (data.class_names, other.class_names or data.class_names),
+            "other inputs": (describe_input(data.train.x), describe_input(other.train.x)),
+            "another vocabulary or encoding": (_encoding(data), _encoding(other)),
+        }
+        for what, (wanted, found) in facts.items():
+            if wanted != found:
+                detail = f": {found} instead of {wanted}" if len(f"{found}{wanted}") < 100 else ""
+                raise InputError(f"retain {name!r} has {what} than the clients' data{detail}")
+        if not len(other.test):
+            raise InputError(f"retain {name!r} has no test part: it is what is evaluated")
+    return loaded
+
+
+def _encoding(data: DataSet) -> dict[str, Any]:
+    """Return how a table or text was encoded, but not which column it was."""
+    return {key: value for key, value in (data.encoding or {}).items() if key != "column"}
 
 
 def _build_secure_sums(config: Config, simulation: Simulation) -> SecureSums | None:

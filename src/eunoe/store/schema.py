@@ -102,6 +102,14 @@ class PersonalRecord(TypedDict, total=False):
     with_prior: Number
 
 
+class RetentionRecord(TypedDict, total=False):
+    """What is left of the start model's knowledge: of the worst reference set, and by set."""
+
+    share: Number
+    forgetting: Number
+    sets: dict[str, dict[str, Number]]
+
+
 class ModelRecord(TypedDict, total=False):
     """Sections of an evaluated model, in the same line."""
 
@@ -117,6 +125,10 @@ class ModelRecord(TypedDict, total=False):
     ]
     forgetting: Annotated[
         ForgettingRecord | None, Doc("[forgetting](forgetting.md) `on` a set: `round` and `fedntd`")
+    ]
+    retention: Annotated[
+        RetentionRecord | None,
+        Doc("with `retain`: the smallest `share` and the largest `forgetting` of all `sets`, and each set's"),
     ]
 
 
