@@ -22,7 +22,7 @@ from eunoe.analysis.summary import Summary, summarize
 from eunoe.analysis.usefulness import usefulness
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge
-from eunoe.core.tasks import Regression
+from eunoe.core.tasks import LABELED
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
@@ -112,7 +112,7 @@ def _find_rule(run: RunRecords, lost: float, local: float, aggregated: float) ->
         return "hidden" if secure and not np.isnan(lost) else "unmeasured"
     if lost < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
         return "useless" if usefulness(run).useless else "little"
-    if run.task is Regression:
+    if run.task.name not in LABELED:
         return "regression"
     if labels_alike(run):
         return "not labels"
@@ -127,7 +127,7 @@ def _apply_rules(
     """Return the kind of forgetting, what follows from the numbers, and the remedies."""
     local, aggregated, lost = summary["lost_locally"], summary["lost_in_aggregation"], per_round(run)
     changed, notes = summary["lost_by_changes"], []
-    if np.isnan(local) and (run.task is Regression or summary["client_forgetting"] >= LITTLE_LOCAL):
+    if np.isnan(local) and (run.task.name not in LABELED or summary["client_forgetting"] >= LITTLE_LOCAL):
         local = summary["client_forgetting"]
     if summary["diverged"] or summary["trouble"]:
         key = "diverged" if summary["diverged"] else "untrained"
@@ -177,7 +177,7 @@ def _proposals(run: RunRecords, clients: PartitionNumbers | None) -> dict[str, R
 def _label_counts(run: RunRecords) -> NDArray[np.int64] | None:
     """Return the label counts [clients, classes]; None if there are no labels or no recorded counts."""
     counts = run.label_counts
-    if counts is None or not counts.any() or run.task is Regression:
+    if counts is None or not counts.any() or run.task.name not in LABELED:
         return None
     return counts.astype(np.int64)
 

@@ -23,7 +23,10 @@ class Model(Named):
 
     start_from: str | None = Field(None, description="Initial weights: a state_dict (.safetensors or .pt).")
     partial: bool = Field(False, description="Load only the entries of start_from that fit.")
-    head: bool = Field(False, description="Add a projection head before the classifier, as in MOON.")
+    head: bool | Literal["causal_lm"] = Field(
+        False,
+        description="Add a projection head before the classifier (MOON); causal_lm: for language models.",
+    )
     classifier: Literal["trained", "frozen", "etf"] = Field(
         "trained", description="Train the classifier, freeze it, or fix it to a simplex ETF."
     )
@@ -40,7 +43,7 @@ class Evaluation(Options):
 
     every: Rounds = Field(1, description="Evaluate every n-th round and the round before; 0: never.")
     last: Rounds = Field(10, description="Evaluate each of the last rounds; the result is their mean.")
-    chunk: int = Field(500, ge=1, le=1_000_000, description="Samples evaluated at a time.")
+    chunk: int = Field(500, ge=1, le=1_000_000, description="Samples (or tokens) evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the pooled validation parts of the clients.")
     test: bool = Field(True, description="Evaluate on the test set and on the clients' own test parts.")
     metric: ScoreName | None = Field(

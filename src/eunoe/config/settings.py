@@ -118,7 +118,7 @@ def _absolute_section(section: Any) -> Any:
     # The `path` option of a user's own data set may be a URL.
     files = {
         key: _absolute(value)
-        for key in ("path", "start_from", "from", "tokenizer")
+        for key in ("path", "start_from", "from", "tokenizer", "encoding")
         if isinstance(value := section.get(key), str)
         and (key == "start_from" or os.path.exists(os.path.expanduser(value)))
     }

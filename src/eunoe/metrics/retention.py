@@ -3,10 +3,12 @@
 share        m_t / m_0
 forgetting   mean over classes or labels of max(0, a_0[c] - a_t[c]); of other tasks max(0, m_0 - m_t)
 
-m_t      main metric of the task after round t (accuracy, macro-F1, R²), before the first round m_0
+m_t      main metric of the task after round t (accuracy, macro-F1, R²), before the first round m_0; of
+         language models the gain over a uniform guess of V tokens, log V - loss, in nats per token
 a_t[c]   accuracy of class c, or balanced accuracy of label c
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,4 +80,7 @@ class Retention(Metric):
 def _known(evaluation: Evaluation) -> list[float]:
     """Return what retention is a share of, then the accuracy of each class or label."""
     parts = evaluation.per_class.tolist() if evaluation.task.name in LABELED else []
-    return [float(evaluation.standard[evaluation.task.metric]), *map(float, parts)]
+    whole = evaluation.standard[evaluation.task.metric]
+    if evaluation.task.name == "language_model":
+        whole = math.log(evaluation.class_count) - evaluation.loss
+    return [float(whole), *map(float, parts)]

@@ -53,6 +53,8 @@ class EvaluationRecord(TypedDict, total=False):
     r2: Annotated[Number, Doc("regression: explained share of the variance, mean over outputs")]
     rmse: Annotated[Number, Doc("regression: root mean squared error in the units of the data")]
     mae: Annotated[Number, Doc("regression: mean absolute error in the units of the data")]
+    token_accuracy: Annotated[Number, Doc("language models: fraction of next tokens that are predicted")]
+    perplexity: Annotated[Number, Doc("language models: e to the loss per token")]
     loss: Annotated[Number, Doc("plain loss: cross-entropy, or squared error of standardized targets")]
     per_class: Annotated[Numbers | None, Doc("accuracy by class; multilabel: balanced accuracy by label")]
     clients: Annotated[SpreadRecord | None, Doc("over clients: `mean`, `deviation` and `worst_tenth`")]
