@@ -248,10 +248,13 @@ class Averaging(Options):
 
     decay: Finite | None = Field(None, ge=0, lt=1, description="Weight of the previous average.")
     last: int | None = Field(None, ge=1, description="Average this many last models instead (in memory).")
+    with_start: Finite | None = Field(
+        None, gt=0, lt=1, description="Weight of the start model in the mean with the newest instead."
+    )
 
     def _check_options(self) -> None:
-        if (self.decay is None) == (self.last is None):
-            raise ValueError("set either decay (such as 0.9) or last (a number of models)")
+        if [self.decay, self.last, self.with_start].count(None) != 2:
+            raise ValueError("set one of decay (such as 0.9), last (a number of models) and with_start")
 
     def share(self, models: int) -> float:
         """Return the weight of the newest model in the average of this many, given the decay."""

@@ -113,7 +113,8 @@ def _prepare_federation(config: Config, objects: UserObjects) -> Federation:
     if (own := config.preprocessing) is not None:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
     partition = None if objects.federation else _build("partition", config.partition, Callable)
-    federation = replace(federation, references=_load_references(config, federation.data))
+    references = {**federation.references, **_load_references(config, federation.data)}
+    federation = replace(federation, references=references)
     return apply_stream(config, federation, partition)
 
 

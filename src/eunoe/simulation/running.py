@@ -252,8 +252,9 @@ def standard_hooks(
     if (private := simulation.private) is not None:
         evaluator = PrivateModels(engine, private, lambda model: private.put_mean(model, run_state.private))
     named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)], federation.task)
-    named["retention"] = Retention()
-    if own is not None:
+    if own is None:
+        named["retention"] = Retention()
+    else:
         # Forgetting is that of a global model.
         del named["forgetting"]
     places = {"validation": chosen.validation, "test": chosen.test, "judging": chosen.judging}
