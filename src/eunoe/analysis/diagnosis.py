@@ -29,7 +29,7 @@ from eunoe.errors import InputError
 from eunoe.store.run_records import RunRecords, count_participants
 from eunoe.text import read_data
 
-LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
+LITTLE_PER_ROUND, LITTLE_LOCAL, MUCH_RETAINED = 0.02, 0.05, 0.95
 # Limit where class mixes are alike: a round of few clients always loses some of a class and gains elsewhere.
 LITTLE_IF_ALIKE = 0.05
 RULES = read_data("eunoe.analysis", "diagnosis.toml")
@@ -135,6 +135,8 @@ def _apply_rules(
         key = "alone"
     elif changed >= LITTLE_LOCAL and not changed <= lost:
         key = "drift"
+    elif summary["retention"] < MUCH_RETAINED:
+        key = "start"
     else:
         key = _find_rule(run, lost, local, aggregated)
         notes += ["The changes of the data are not the cause of forgetting."] * (not np.isnan(changed))
@@ -143,6 +145,7 @@ def _apply_rules(
         local=as_points(local),
         aggregated=as_points(aggregated),
         than="" if np.isnan(lost) else f", more than a round takes from a class ({as_points(lost)})",
+        left=f"{summary['retention']:.0%}",
         unit=run.task.unit,
         outputs=run.task.outputs,
         why=f"a client has {clients.classes_mean:.1f} {run.task.outputs} on average and unlearns the others"
