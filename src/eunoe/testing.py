@@ -1,6 +1,7 @@
 """Checks that every method must pass, built in or your own: `check_method(Mine)`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -167,6 +168,8 @@ def _federation(broken: bool = False) -> Federation:
     x = rng.normal(size=(240, 6)).astype(np.float32) + 2 * np.eye(6, dtype=np.float32)[y]
     client = (y + rng.integers(0, 3, 240)) % 5
     whole = Federation.from_arrays(x, y, client_ids=client, validation=0.1, public=0.15)
+    known = Federation.from_arrays(x[:60], y[:60], clients=1, partition="iid").data
+    whole = replace(whole, references={"known": known})
     if broken:
         whole.data.train.tensor[torch.from_numpy(whole.rows(BROKEN))] = float("nan")
     return whole

@@ -68,7 +68,7 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
         # What was not measured.
         **dict.fromkeys(
             (
-                *("score", "balanced_accuracy", "sent_forgetting", "client_test"),
+                *("score", "retention", "balanced_accuracy", "sent_forgetting", "client_test"),
                 *("without_prior", "with_prior", "epsilon"),
             ),
             pytest.approx(float("nan"), nan_ok=True),

@@ -322,3 +322,16 @@ def changed(found, accuracy):
     last = {**found.metrics[-1], "round": 3, "test": {"accuracy": accuracy, "per_class": [accuracy] * 4}}
     last["forgetting"] = {"round": None, "fedntd": 0.0}
     return replace(found, metrics=[*phases, {**last, "phases": {"phase": 2, "began": 3}}])
+
+
+def test_a_start_model_that_is_forgotten_comes_first():
+    forgets = records(0.9, [0.5, 0.5], 0.8, MANY)
+    metrics = [{**record, "retention": {"share": 0.62}} for record in forgets.metrics]
+    found = diagnose(replace(forgets, metrics=metrics))
+    assert found.kind == "start"
+    assert "62% of it is left" in str(found)
+    # What needs a reference set fits no run without one.
+    assert [each.changes for each in found.remedies] == [
+        {"averaging": {"with_start": 0.3}},
+        {"training": {"epochs": 1}},
+    ]

@@ -90,8 +90,8 @@ def small(name: str, classes: int = 5) -> Any:
 
 
 def test_every_named_model_is_tested() -> None:
-    # Those of the transformers library have tests of their own.
-    assert set(registry.names("model")) == {*SMALL, "hf"}
+    # Those of the transformers library and language models have tests of their own.
+    assert set(registry.names("model")) == {*SMALL, "hf", "char_gpt"}
     assert all(registry.summary("model", name) for name in SMALL)
 
 

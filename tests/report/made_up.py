@@ -40,6 +40,7 @@ def made_up_run(
         }
         metrics.append(
             {**common, "clients": ids, "dropped": [], "bytes_up": 100, "bytes_down": 200, "test": measured}
+            | {"retention": {"share": 1 - 0.01 * number, "forgetting": 0.01 * number}}
             | {"privacy": {"epsilon": 0.5 * number**0.5, "delta": 1e-5, "merges": number}}
             | {"forgetting": {"round": lost, "fedntd": plain(forgetting.fedntd_score(history))}}
         )

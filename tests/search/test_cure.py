@@ -358,3 +358,15 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(slow: Path, tmp_pa
     with pytest.raises(InputError, match="is the run of a Flower federation"):
         cure(blind.folder, out=tmp_path / "cure")
     assert not (tmp_path / "cure").exists()
+
+
+def test_only_models_that_retain_enough_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries(monkeypatch, LARGER)
+    retain = [{"name": "digits", "data": "digits"}]
+    folder = run({**SLOW, "retain": retain}, out=tmp_path / "slow").folder
+    result = cure(folder, budget="1h", jobs=1, retain_at_least=0.5, out=tmp_path / "cure")
+    assert result.gain is not None
+    for each in result.runs:
+        assert each.config.evaluation.retain_at_least == 0.5
+    with pytest.raises(InputError, match="need a reference set in retain"):
+        cure(run(SLOW).folder, budget="1h", jobs=1, retain_at_least=0.5, out=tmp_path / "none")

@@ -17,6 +17,7 @@ from eunoe.simulation.build import UserObjects, build_simulation
 from eunoe.simulation.compatibility import RULES, Setup
 from tests.helpers import blobs
 
+DIGITS = {"data": "digits", "partition": {"name": "iid", "clients": 4}}
 LOCAL, CENTRAL, MEDIAN = {"method": "local"}, {"method": "central"}, {"aggregation": "median"}
 SECURE, ATTACK, TOPK = {"secure_aggregation": {}}, {"attack": {"name": "nan"}}, {"name": "topk", "share": 0.1}
 PRIVATE = {"privacy": {"clip": 1.0, "noise": 1.0, "delta": 0.01}}
@@ -95,6 +96,11 @@ CASES: list[tuple[str, dict[str, Any], Federation | None]] = [
     ("averaging cannot be combined with method='local'", {**LOCAL, "averaging": {"last": 2}}, None),
     ("attack cannot be combined with method='local'", {**LOCAL, **ATTACK}, None),
     ("probes cannot be combined with method='local'", {**LOCAL, **PROBE}, None),
+    (
+        "retain cannot be combined with method='local'",
+        {**LOCAL, **DIGITS, "retain": [{"name": "same", "data": "digits"}]},
+        None,
+    ),
     ("compress cannot be combined with method='local'", {**LOCAL, "compress": TOPK}, None),
     ("secure_aggregation cannot be combined with method='local'", {**LOCAL, **SECURE}, None),
     ("privacy cannot be combined with method='local'", {**LOCAL, **PRIVATE}, None),

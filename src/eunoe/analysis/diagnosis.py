@@ -22,14 +22,14 @@ from eunoe.analysis.summary import Summary, summarize
 from eunoe.analysis.usefulness import usefulness
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge
-from eunoe.core.tasks import Regression
+from eunoe.core.tasks import LABELED
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.store.run_records import RunRecords, count_participants
 from eunoe.text import read_data
 
-LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
+LITTLE_PER_ROUND, LITTLE_LOCAL, MUCH_RETAINED = 0.02, 0.05, 0.95
 # Limit where class mixes are alike: a round of few clients always loses some of a class and gains elsewhere.
 LITTLE_IF_ALIKE = 0.05
 RULES = read_data("eunoe.analysis", "diagnosis.toml")
@@ -112,7 +112,7 @@ def _find_rule(run: RunRecords, lost: float, local: float, aggregated: float) ->
         return "hidden" if secure and not np.isnan(lost) else "unmeasured"
     if lost < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
         return "useless" if usefulness(run).useless else "little"
-    if run.task is Regression:
+    if run.task.name not in LABELED:
         return "regression"
     if labels_alike(run):
         return "not labels"
@@ -127,7 +127,7 @@ def _apply_rules(
     """Return the kind of forgetting, what follows from the numbers, and the remedies."""
     local, aggregated, lost = summary["lost_locally"], summary["lost_in_aggregation"], per_round(run)
     changed, notes = summary["lost_by_changes"], []
-    if np.isnan(local) and (run.task is Regression or summary["client_forgetting"] >= LITTLE_LOCAL):
+    if np.isnan(local) and (run.task.name not in LABELED or summary["client_forgetting"] >= LITTLE_LOCAL):
         local = summary["client_forgetting"]
     if summary["diverged"] or summary["trouble"]:
         key = "diverged" if summary["diverged"] else "untrained"
@@ -135,6 +135,8 @@ def _apply_rules(
         key = "alone"
     elif changed >= LITTLE_LOCAL and not changed <= lost:
         key = "drift"
+    elif summary["retention"] < MUCH_RETAINED:
+        key = "start"
     else:
         key = _find_rule(run, lost, local, aggregated)
         notes += ["The changes of the data are not the cause of forgetting."] * (not np.isnan(changed))
@@ -143,6 +145,7 @@ def _apply_rules(
         local=as_points(local),
         aggregated=as_points(aggregated),
         than="" if np.isnan(lost) else f", more than a round takes from a class ({as_points(lost)})",
+        left=f"{summary['retention']:.0%}",
         unit=run.task.unit,
         outputs=run.task.outputs,
         why=f"a client has {clients.classes_mean:.1f} {run.task.outputs} on average and unlearns the others"
@@ -177,7 +180,7 @@ def _proposals(run: RunRecords, clients: PartitionNumbers | None) -> dict[str, R
 def _label_counts(run: RunRecords) -> NDArray[np.int64] | None:
     """Return the label counts [clients, classes]; None if there are no labels or no recorded counts."""
     counts = run.label_counts
-    if counts is None or not counts.any() or run.task is Regression:
+    if counts is None or not counts.any() or run.task.name not in LABELED:
         return None
     return counts.astype(np.int64)
 

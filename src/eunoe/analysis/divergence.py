@@ -92,7 +92,7 @@ def _level(section: Record, task: type[Task] | None) -> tuple[float, float] | No
     elif task is MultiLabel:
         accuracy = known_mean(numbers(section.get("per_class") or ()))
     else:
-        accuracy = section.get("accuracy")
+        accuracy = section.get("accuracy", section.get("token_accuracy"))
     if accuracy is None or math.isnan(accuracy):
         return None
     loss = section.get("loss", math.nan)

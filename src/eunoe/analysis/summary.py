@@ -38,6 +38,8 @@ class Summary(dict[str, Any]):
             below = self["fedntd"]
             end = "no lower than" if _none(below) or below < 0 else f"{as_points(below)} below"
             say("round_forgetting", end=end)
+        if "retention" in known:
+            say("retention")
         if self["changes"]:
             lines.append(self["changes"])
         if "sent_forgetting" in known:
@@ -117,6 +119,7 @@ def summarize(run: RunRecords) -> Summary:
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
         aggregation_change=forgetting.known_mean([forgetting.known_mean(part.aggregation) for part in parts]),
         client_forgetting=forgetting.known_mean([forgetting.known_mean(each.by_model) for each in matrices]),
+        retention=run.latest("retention.share"),
         epsilon=run.latest("privacy.epsilon"),
         delta=run.latest("privacy.delta"),
         lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),

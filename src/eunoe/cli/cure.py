@@ -22,6 +22,10 @@ def cure(
             "worst_client."
         ),
     ] = None,
+    retain_at_least: Annotated[
+        float | None,
+        typer.Option(help="Only models that retain this share on the reference sets count, such as 0.95."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default <RUN>-cure.")] = None,
     report: Annotated[
@@ -38,7 +42,15 @@ def cure(
     from eunoe.search import cure as search
 
     result = search.cure(
-        run, budget=budget, trials=trials, seeds=seeds, metric=metric, jobs=jobs, out=out, progress=True
+        run,
+        budget=budget,
+        trials=trials,
+        seeds=seeds,
+        metric=metric,
+        retain_at_least=retain_at_least,
+        jobs=jobs,
+        out=out,
+        progress=True,
     )
     if result.search:
         show_trials(result.search, "Search, on its own seeds")

@@ -63,6 +63,7 @@ def show(
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.core.rng import generator
+    from eunoe.core.tasks import LABELED
     from eunoe.data.statistics import label_counts, size_numbers, summarize
     from eunoe.errors import InputError
     from eunoe.report.figures.partition import partition_chart
@@ -76,7 +77,7 @@ def show(
         federation = build_federation(settings)
         sizes = np.diff(federation.offsets)
         notes = notes or _notes(federation)
-        if federation.task.name == "regression":
+        if federation.task.name not in LABELED:
             lines[panel] = size_lines(**size_numbers(sizes))
             continue
         counts = label_counts(federation)

@@ -15,7 +15,7 @@ _BY_NAME = {kind.key: kind for kind in KINDS.values()} | {
     kind.section: kind for kind in KINDS.values() if kind.section
 }
 # Arguments that the library passes, which are not options.
-_SUPPLIED = {"model": ("shape", "classes", "vocabulary"), "engine": ("simulation", "states")}
+_SUPPLIED = {"model": ("shape", "classes", "vocabulary", "causal_lm"), "engine": ("simulation", "states")}
 
 
 def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:

@@ -137,6 +137,13 @@ class Public(Options):
         return self.share > 0 or self.count is not None or self.groups is not None
 
 
+class Reference(Options):
+    """A reference set, on which a run measures what the start model knew and what is left of it."""
+
+    name: str = Field(min_length=1, description="Its name in records.")
+    data: Named = Field(description="A data set; its test part is evaluated.")
+
+
 class Preprocessing(Options):
     """Normalization of inputs: (x - mean) / std; bytes are divided by 255 first."""
 
@@ -241,10 +248,13 @@ class Averaging(Options):
 
     decay: Finite | None = Field(None, ge=0, lt=1, description="Weight of the previous average.")
     last: int | None = Field(None, ge=1, description="Average this many last models instead (in memory).")
+    with_start: Finite | None = Field(
+        None, gt=0, lt=1, description="Weight of the start model in the mean with the newest instead."
+    )
 
     def _check_options(self) -> None:
-        if (self.decay is None) == (self.last is None):
-            raise ValueError("set either decay (such as 0.9) or last (a number of models)")
+        if [self.decay, self.last, self.with_start].count(None) != 2:
+            raise ValueError("set one of decay (such as 0.9), last (a number of models) and with_start")
 
     def share(self, models: int) -> float:
         """Return the weight of the newest model in the average of this many, given the decay."""

@@ -23,7 +23,10 @@ class Model(Named):
 
     start_from: str | None = Field(None, description="Initial weights: a state_dict (.safetensors or .pt).")
     partial: bool = Field(False, description="Load only the entries of start_from that fit.")
-    head: bool = Field(False, description="Add a projection head before the classifier, as in MOON.")
+    head: bool | Literal["causal_lm"] = Field(
+        False,
+        description="Add a projection head before the classifier (MOON); causal_lm: for language models.",
+    )
     classifier: Literal["trained", "frozen", "etf"] = Field(
         "trained", description="Train the classifier, freeze it, or fix it to a simplex ETF."
     )
@@ -40,13 +43,16 @@ class Evaluation(Options):
 
     every: Rounds = Field(1, description="Evaluate every n-th round and the round before; 0: never.")
     last: Rounds = Field(10, description="Evaluate each of the last rounds; the result is their mean.")
-    chunk: int = Field(500, ge=1, le=1_000_000, description="Samples evaluated at a time.")
+    chunk: int = Field(500, ge=1, le=1_000_000, description="Samples (or tokens) evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the pooled validation parts of the clients.")
     test: bool = Field(True, description="Evaluate on the test set and on the clients' own test parts.")
     metric: ScoreName | None = Field(
         None,
         description="Score that picks the best model on validation data; by default the accuracy "
         "(multilabel: macro-F1, regression: R²).",
+    )
+    retain_at_least: Finite | None = Field(
+        None, gt=0, le=1, description="The best model retains at least this share on each reference set."
     )
     judging: bool = Field(
         False,
@@ -77,6 +83,7 @@ class Stop(Options):
 
     target: Finite | None = Field(None, gt=0, le=1, description="Validation accuracy to reach.")
     test_target: Finite | None = Field(None, gt=0, le=1, description="Test accuracy to reach.")
+    retention: Finite | None = Field(None, gt=0, le=1, description="Retention below which the run ends.")
     hours: Finite | None = Field(None, gt=0, le=1e6, description="Hours of running time since its start.")
     patience: int | None = Field(
         None, ge=1, le=MOST_ROUNDS, description="Evaluations without a better validation score."
@@ -101,6 +108,7 @@ class Config(Options):
     )
     split: options.Split = Field(options.Split(), description="Split of each client's samples.")
     public: options.Public = Field(options.Public(), description="The public set.")
+    retain: tuple[options.Reference, ...] = Field((), description="Sets on which retention is measured.")
     preprocessing: options.Preprocessing | None = Field(None, description="Normalization of inputs.")
     shift: options.FeatureShift | None = Field(None, description="Change of inputs that differs by client.")
     stream: tuple[Named, ...] = Field((), description="How the clients' data change over the rounds.")
@@ -146,7 +154,7 @@ class Config(Options):
             return {**default.model_dump(), **value}
         return value
 
-    @field_validator("metrics", "track", "stream", mode="before")
+    @field_validator("metrics", "track", "stream", "retain", mode="before")
     @classmethod
     def _make_list(cls, value: Any) -> Any:
         """Make a list of a single name or section."""
@@ -164,6 +172,10 @@ class Config(Options):
 
     def _check_options(self) -> None:
         evaluation = self.evaluation
+        if len({each.name for each in self.retain}) < len(self.retain):
+            raise ValueError("retain: reference sets must have different names")
+        if not self.retain and (evaluation.retain_at_least or self.stop.retention) is not None:
+            raise ValueError("stop.retention and evaluation.retain_at_least need a reference set in retain")
         for key, part in (("target", "validation"), ("patience", "validation"), ("test_target", "test")):
             on = getattr(evaluation, part) and (evaluation.every or evaluation.last)
             if getattr(self.stop, key) is not None and not on:

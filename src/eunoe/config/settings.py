@@ -105,6 +105,8 @@ def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
         result[key] = _absolute_section(values[key])
     if isinstance(public := values.get("public"), Mapping) and "data" in public:
         result["public"] = {**public, "data": _absolute_section(public["data"])}
+    if isinstance(sets := values.get("retain"), list | tuple):
+        result["retain"] = [{**each, "data": _absolute_section(each["data"])} for each in sets]
     return result
 
 
@@ -116,7 +118,7 @@ def _absolute_section(section: Any) -> Any:
     # The `path` option of a user's own data set may be a URL.
     files = {
         key: _absolute(value)
-        for key in ("path", "start_from", "from", "tokenizer")
+        for key in ("path", "start_from", "from", "tokenizer", "encoding")
         if isinstance(value := section.get(key), str)
         and (key == "start_from" or os.path.exists(os.path.expanduser(value)))
     }

@@ -1,7 +1,8 @@
-"""Prediction tasks: classification, multilabel and regression.
+"""Prediction tasks: classification, multilabel, regression and language modeling.
 
 A task compares outputs [B, outputs] with targets: classes [B] as integers, labels [B, labels] as 0 and 1, or
-numbers [B, outputs] standardized by the training part. It also owns the names that tables and figures show.
+numbers [B, outputs] standardized by the training part. A language model has outputs [B, length, tokens], and
+its targets are the next tokens [B, length]. A task also owns the names that tables and figures show.
 Losses, methods, metrics, partitions and streams declare the tasks they support (`tasks`).
 """
 
@@ -17,10 +18,10 @@ from eunoe.config import registry
 from eunoe.config.registry import KINDS
 from eunoe.errors import InputError
 
-TaskName = Literal["classification", "multilabel", "regression"]
+TaskName = Literal["classification", "multilabel", "regression", "language_model"]
 CLASSES: tuple[TaskName, ...] = ("classification",)
 LABELED: tuple[TaskName, ...] = ("classification", "multilabel")
-EVERY: tuple[TaskName, ...] = ("classification", "multilabel", "regression")
+EVERY: tuple[TaskName, ...] = ("classification", "multilabel", "regression", "language_model")
 
 
 class Task(ABC):
@@ -161,9 +162,37 @@ class Regression(Task):
         return outputs * outputs.new_tensor(self.std) + outputs.new_tensor(self.mean)
 
 
+@dataclass(frozen=True)
+class LanguageModel(Task):
+    """The next token at each place of a block of text; a sample is a block."""
+
+    name = "language_model"
+    loss, loss_title = "next_token", "cross-entropy per token"
+    metric, title = "token_accuracy", "token accuracy"
+    unit, units, unit_metric, client_metric = "client", "clients", "token accuracy", "token accuracy"
+    outputs = "tokens"
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        losses = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
+        return losses.view(targets.shape).mean(1)
+
+    def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(2) == targets).double().mean(1)
+
+    def predict(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(2)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(2)
+
+    def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
+        return torch.bincount(owners, minlength=clients)[:, None].expand(clients, outputs)
+
+
 CLASSIFICATION = Classification()
 MULTILABEL = MultiLabel()
-TASKS: tuple[type[Task], ...] = (Classification, MultiLabel, Regression)
+LANGUAGE_MODEL = LanguageModel()
+TASKS: tuple[type[Task], ...] = (Classification, MultiLabel, Regression, LanguageModel)
 
 
 class Supporting(Protocol):

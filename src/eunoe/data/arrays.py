@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from eunoe.core.fields import describe_input
-from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
+from eunoe.core.tasks import CLASSIFICATION, LANGUAGE_MODEL, MULTILABEL, Regression, Task, TaskName
 from eunoe.data import checks
 from eunoe.data.checks import Array, InputLike, Integers
 from eunoe.data.samples import DataSet, Samples
@@ -175,6 +175,11 @@ def _make_targets(
     if kind == "classification":
         outputs = _count_classes(name, (train, test), classes)
         return CLASSIFICATION, [checks.as_tensor(train), checks.as_tensor(test)], outputs
+    if kind == "language_model":
+        most = 1 + max(int(y.max()) for y in (train, test))
+        if classes is not None and most > classes:
+            raise InputError(f"{name}: token {most - 1} is too large; {classes} tokens are 0..{classes - 1}")
+        return LANGUAGE_MODEL, [checks.as_tensor(y) for y in (train, test)], classes or most
     outputs = train.shape[1]
     if outputs != test.shape[1]:
         raise InputError(f"{name}: y_train has {outputs} columns but y_test has {test.shape[1]}")
@@ -191,7 +196,7 @@ def _make_targets(
 
 
 def check_targets(value: ArrayLike | Tensor, what: str, task: str | None = None) -> tuple[TaskName, Array]:
-    """Return the task, stated or inferred, and the targets: labels [n] as int64, or [n, outputs]."""
+    """Return the task, stated or inferred, and the targets: labels or tokens as int64, or [n, outputs]."""
     y = checks.as_array(value, what)
     if y.ndim and not len(y):
         raise InputError(f"{what} is empty")
@@ -200,6 +205,10 @@ def check_targets(value: ArrayLike | Tensor, what: str, task: str | None = None)
     kind = _infer_task(y, what) if task is None else cast(TaskName, task)
     if kind == "classification":
         return kind, checks.check_labels(y, what)
+    if kind == "language_model":
+        if y.ndim != 2 or y.dtype.kind not in "iu" or y.min(initial=0) < 0:
+            raise InputError(f"{what} is {y.dtype} {list(y.shape)}; it must be token ids [samples, length]")
+        return kind, y.astype(np.int64, copy=False)
     if y.ndim not in (1, 2) or y.dtype.kind not in "biuf" or (y.ndim == 2 and not y.shape[1]):
         raise InputError(f"{what} is {y.dtype} {list(y.shape)}; targets are one or more numbers per sample")
     rows = y.reshape(len(y), -1)

@@ -5,7 +5,7 @@ them cost megabytes, and what is computed per client is computed on demand.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,8 @@ from eunoe.errors import InputError
 # The parts of a client's samples in the order of its rows, and the sets of samples that rows can refer to.
 Part = Literal["train", "validation", "test"]
 _PARTS = get_args(Part)
-SampleSet = Literal["clients", "public", "test"]
+# Besides these, the parts of a reference set: "retain test NAME" and "retain train NAME".
+SampleSet = Literal["clients", "public", "test"] | str
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +63,8 @@ class Federation:
     public_labeled: bool = True
     # How the federation changes over the rounds, if it does.
     changes: Changes | None = None
+    # Data sets on which retention is measured, by name.
+    references: Mapping[str, DataSet] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -211,6 +214,9 @@ class Federation:
 
     def samples(self, source: SampleSet) -> Samples:
         """Return the samples that rows of this set refer to."""
+        if source.startswith("retain "):
+            _, part, name = source.split(" ", 2)
+            return self.references[name].test if part == "test" else self.references[name].train
         samples = {"clients": self.data.train, "test": self.data.test, "public": self.public}[source]
         if samples is None:
             raise InputError("there is no public set; set public.share above 0")

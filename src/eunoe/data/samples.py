@@ -20,8 +20,8 @@ from eunoe.errors import InputError
 class Samples:
     """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n].
 
-    For multilabel and regression, `y` is [n, outputs] in float32. Inputs of varying length are `Ragged`,
-    those of several tensors are `Fields`.
+    For multilabel and regression, `y` is [n, outputs] in float32, for language models [n, length]. Inputs of
+    varying length are `Ragged`, those of several tensors are `Fields`.
     """
 
     x: Stored
@@ -30,9 +30,11 @@ class Samples:
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
             raise InputError(f"{len(self.x)} inputs have {len(self.y)} labels; each input needs one")
-        if (self.y.dtype, self.y.ndim) not in ((torch.int64, 1), (torch.float32, 2)):
+        tokens = self.y.dtype == torch.int64 and isinstance(self.x, Tensor) and self.y.shape == self.x.shape
+        if not tokens and (self.y.dtype, self.y.ndim) not in ((torch.int64, 1), (torch.float32, 2)):
             raise InputError(
-                f"labels must be int64 [n] or float32 [n, outputs], not {self.y.dtype} {list(self.y.shape)}"
+                "labels must be int64 [n], float32 [n, outputs] or, for language models, int64 [n, length], "
+                f"not {self.y.dtype} {list(self.y.shape)}"
             )
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from flwr.app import Message, RecordDict
 from torch import Tensor
 
 from eunoe.core.flat_model import Weights
+from eunoe.core.tasks import LABELED
 from eunoe.engines.base import Engine
 from eunoe.engines.client import SKIPPED
 from eunoe.engines.client_states import ClientStates
@@ -156,9 +157,11 @@ class RemoteEngine(Engine):
             "clients": spread([score_from_sums(task, each) for each in sums])._asdict(),
             "by": list(known),
         }
-        if task.name == "regression":
+        if task.name not in LABELED:
             by_client = [loss / size for loss, size in zip(losses, sizes, strict=True)]
             measures["by_client"] = {"clients": list(known), "samples": sizes, "loss": by_client}
+            if task.name == "language_model":
+                measures["by_client"]["accuracy"] = [score_from_sums(task, each) for each in sums]
         return {"validation": measures}
 
     def _read_sums(self, client: int, reply: Message) -> tuple[Sums, float] | None:

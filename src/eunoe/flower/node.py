@@ -99,13 +99,15 @@ def load_state(node: NodeOptions, order: Order) -> dict[str, Tensor]:
 
 def node_simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
     """Build the simulation of this client: on its own data, or on its part of the partition."""
+    # Only the server has the reference sets.
+    built = config.model_copy(update={"retain": ()})
     if (facts := decode_facts(content)) is not None:
         federation = own_federation(config, node, facts)
         with private_errors(config):
-            simulation = build_simulation(config, UserObjects(federation=federation))
+            simulation = build_simulation(built, UserObjects(federation=federation))
         data = replace(simulation.context.data, mean_size=facts.mean_size)
         return replace(simulation, context=replace(simulation.context, data=data))
-    simulation = build_simulation(config, UserObjects())
+    simulation = build_simulation(built, UserObjects())
     if node.client >= (count := len(simulation.federation)):
         raise InputError(f"client={node.client} is too large: the partition has {count} clients")
     return simulation

@@ -21,7 +21,7 @@ from torch import Tensor
 from eunoe.config.options import Options, Split
 from eunoe.config.schema import Config
 from eunoe.core.fields import Fields, Ragged, Stored, describe_input
-from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
+from eunoe.core.tasks import CLASSIFICATION, LANGUAGE_MODEL, MULTILABEL, Regression, Task, TaskName
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array, Integers, check_inputs
 from eunoe.data.federation import Federation, Part
@@ -72,7 +72,7 @@ class Facts(Options):
         """The task, in the units of the server's data."""
         if self.target_mean is not None and self.target_std is not None:
             return Regression(self.target_mean, self.target_std)
-        return MULTILABEL if self.task == "multilabel" else CLASSIFICATION
+        return next(each for each in (CLASSIFICATION, MULTILABEL, LANGUAGE_MODEL) if each.name == self.task)
 
 
 def encode_facts(facts: Facts | None) -> dict[str, ConfigRecord]:

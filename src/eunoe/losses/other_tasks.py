@@ -1,6 +1,7 @@
 """Losses of other tasks than classification, averaged over the labels or outputs.
 
 bce     -y log s(z) - (1 - y) log(1 - s(z)), with s the logistic function
+next    -log softmax(z)_y of each next token y, averaged over the tokens of a block
 mse     (z - y)^2, with targets y standardized by the training part
 huber   (z - y)^2 up to |z - y| = delta, 2 delta |z - y| - delta^2 beyond: outliers have less influence
 """
@@ -9,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.core.tasks import MULTILABEL, Regression
+from eunoe.core.tasks import LANGUAGE_MODEL, MULTILABEL, Regression
 from eunoe.losses.base import Loss
 
 
@@ -20,6 +21,15 @@ class BinaryCrossEntropy(Loss, frozen=True):
 
     def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
         return MULTILABEL.losses(logits, labels)
+
+
+class NextToken(Loss, frozen=True):
+    """Cross-entropy of the next token, averaged over the tokens of a block."""
+
+    tasks = ("language_model",)
+
+    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
+        return LANGUAGE_MODEL.losses(logits, labels)
 
 
 class MeanSquaredError(Loss, frozen=True):

@@ -18,7 +18,7 @@ from torch import Tensor
 from eunoe.config.options import Options
 from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
-from eunoe.core.tasks import CLASSES, CLASSIFICATION, Task, TaskName
+from eunoe.core.tasks import CLASSES, CLASSIFICATION, LABELED, Task, TaskName
 from eunoe.data.federation import Federation, SampleSet
 from eunoe.metrics.sums import compute_sums, metrics_from_sums
 
@@ -125,8 +125,8 @@ class Evaluation:
 
     @cached_property
     def knowledge(self) -> Floats | None:
-        """What the model can forget: `per_class`, or for regression `by_owner`."""
-        return self.by_owner if self.task.name == "regression" else self.per_class
+        """What the model can forget: `per_class`, or without classes and labels `by_owner`."""
+        return self.per_class if self.task.name in LABELED else self.by_owner
 
     @cached_property
     def by_owner(self) -> Floats | None:

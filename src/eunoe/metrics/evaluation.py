@@ -12,6 +12,7 @@ from eunoe.data.federation import Federation, Part
 from eunoe.errors import InputError
 from eunoe.metrics.base import Evaluation, Evaluator, Integers, Metric, Rows, Snapshot
 from eunoe.metrics.named import can_measure
+from eunoe.metrics.retention import Retention
 from eunoe.metrics.score import Score
 from eunoe.store.schema import BY_SET
 
@@ -64,6 +65,15 @@ class RoundMetrics:
             self.sets = {"validation": _select(both, ~kept)}
             self.on_demand["judging"] = _select(both, kept)
 
+    def begin(self, evaluator: Evaluator, weights: Weights) -> bool:
+        """Measure the start model on the reference sets and return True, unless it was measured."""
+        retention = self.metrics.get("retention")
+        if not isinstance(retention, Retention) or retention.begun:
+            return False
+        sets = retention.rows(self.federation, (), self.seed)
+        retention.begin(evaluate_on(evaluator, self.federation, [weights], sets)[0])
+        return True
+
     def __call__(
         self,
         evaluator: Evaluator,
@@ -79,6 +89,8 @@ class RoundMetrics:
         logits = any("logits" in metric.needs for metric in self.metrics.values())
         (evaluations,) = evaluate_on(evaluator, self.federation, [weights], self.sets, logits)
         score = self.metrics.get("score")
+        # The best of the models that retain enough need not be the best of all.
+        final = final or bool(self.federation.references)
         if isinstance(score, Score) and self.on_demand and (final or score.improves(evaluations)):
             evaluations |= evaluate_on(evaluator, self.federation, [weights], self.on_demand, logits)[0]
         if self.test_owners is not None and "test" in evaluations:

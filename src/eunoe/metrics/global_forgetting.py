@@ -14,8 +14,8 @@ from eunoe.metrics.forgetting import fedntd_score, round_forgetting
 class GlobalForgetting(ValuesMetric):
     """Round forgetting and FedNTD's score of the global model, on the test set or else on validation.
 
-    They are means over classes or labels. For regression they are means over clients of R², on the test set
-    only if its samples belong to clients.
+    They are means over classes or labels. Elsewhere they are means over clients of R² or token accuracy, on
+    the test set only if its samples belong to clients.
     """
 
     tasks = EVERY
@@ -65,7 +65,7 @@ def _knowledge_elsewhere(numbers: Mapping[str, Any]) -> Any:
         return numbers["per_class"]
     each = numbers["by_client"]
     known = np.full(max(each["clients"]) + 1, np.nan)
-    known[each["clients"]] = 1 - np.asarray(each["loss"])
+    known[each["clients"]] = each.get("accuracy") or 1 - np.asarray(each["loss"])
     return known
 
 

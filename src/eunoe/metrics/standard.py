@@ -69,6 +69,22 @@ class MAE(R2):
     """Mean absolute error in the units of the data, mean over outputs."""
 
 
+class TokenAccuracy(SumMetric):
+    """Fraction of tokens that are predicted correctly from those before them in the block."""
+
+    tasks = ("language_model",)
+    number = "token_accuracy"
+
+
+class Perplexity(Loss):
+    """e to the loss per token: the number of equally likely tokens that would be as uncertain."""
+
+    tasks = ("language_model",)
+
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(np.exp(np.minimum(evaluation.loss, 690.0)))
+
+
 class Clients(EvaluationMetric):
     """Mean, deviation and worst tenth over clients of accuracy (multilabel: fraction of correct labels) or
     explained variance."""
@@ -107,7 +123,7 @@ class ByClient(EvaluationMetric):
         return {
             "clients": clients.tolist(),
             "samples": samples.tolist(),
-            **({"accuracy": accuracy.tolist()} if evaluation.task.name in LABELED else {}),
+            **({} if evaluation.task.name == "regression" else {"accuracy": accuracy.tolist()}),
             "loss": loss.tolist(),
             **{name: [_measure(name, evaluation, client) for client in clients] for name in self.metrics},
         }

@@ -10,6 +10,7 @@ positives, TP and TN of n samples for a label, and errors e = prediction - targe
     subset_accuracy       fraction of samples with every label right
     hamming_loss          fraction of all labels of all samples that are wrong
     r2                    mean over outputs of 1 - sum e^2 / sum (y - mean y)^2
+    token_accuracy        right / tokens
     rmse, mae             mean over outputs of sqrt(mean e^2) and mean |e|, in the units of the data
 """
 
@@ -35,6 +36,8 @@ def sum_lengths(task: Task, outputs: int) -> dict[str, int]:
     if task.name == "multilabel":
         by_label = dict.fromkeys(("positives", "true_positives", "true_negatives"), outputs)
         return {"samples": 1, "exact": 1, **by_label}
+    if task.name == "language_model":
+        return {"samples": 1, "tokens": 1, "right": 1}
     by_output = dict.fromkeys(("targets", "squared_targets", "squared_errors", "absolute_errors"), outputs)
     return {"samples": 1, **by_output}
 
@@ -55,6 +58,9 @@ def compute_sums(evaluation: "Evaluation") -> dict[str, NDArray[Any]]:
             "true_positives": (present & positive).sum(axis=0),
             "true_negatives": (~present & ~positive).sum(axis=0),
         }
+    if evaluation.task.name == "language_model":
+        right = np.array([(labels == predicted).sum()])
+        return {"samples": samples, "tokens": np.array([labels.size]), "right": right}
     targets = labels.astype(np.float64)
     errors = predicted - targets
     return {
@@ -72,6 +78,8 @@ def metrics_from_sums(task: Task, sums: Sums) -> dict[str, Any]:
         right, each = sums["right"], sums["samples"]
         by_class = np.where(each > 0, right / np.maximum(each, 1), np.nan)
         return {"accuracy": float(right.sum() / each.sum()), "per_class": by_class.tolist()}
+    if task.name == "language_model":
+        return {"token_accuracy": score_from_sums(task, sums)}
     samples = int(sums["samples"][0])
     if task.name == "multilabel":
         positives, hits, misses = (sums[name] for name in ("positives", "true_positives", "true_negatives"))
@@ -115,6 +123,9 @@ def validate_sums(task: Task, outputs: int, sums: Mapping[str, Any], most: int) 
     possible = not (samples > most).any()
     if task.name == "classification":
         possible = possible and not (checked["right"] > samples).any()
+    if task.name == "language_model":
+        possible = possible and not (checked["right"] > checked["tokens"]).any()
+        possible = possible and not (checked["tokens"] > 2**20 * samples).any()
     if task.name == "multilabel":
         names = ("positives", "true_positives", "true_negatives")
         positives, hits, misses = (checked[name] for name in names)
@@ -129,6 +140,8 @@ def score_from_sums(task: Task, sums: Sums) -> float:
     """Return what clients are compared by: accuracy, fraction of correct labels, or explained variance."""
     if task.name == "classification":
         return float(sums["right"].sum() / sums["samples"].sum())
+    if task.name == "language_model":
+        return float(sums["right"][0] / sums["tokens"][0])
     samples = int(sums["samples"][0])
     if task.name == "multilabel":
         hits = sums["true_positives"] + sums["true_negatives"]

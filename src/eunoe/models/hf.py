@@ -1,4 +1,4 @@
-"""Pretrained networks of the transformers library: sequence classifiers with LoRA adapters, and encoders.
+"""Pretrained networks of the transformers library: classifiers and language models with LoRA, and encoders.
 
 Hu et al., 2022, "LoRA: Low-Rank Adaptation of Large Language Models", https://arxiv.org/abs/2106.09685. With
 adapters the pretrained weights are frozen: they are neither trained nor sent nor checkpointed, only the
@@ -35,13 +35,15 @@ class Lora(Options):
 class HF(nn.Module):
     """A sequence classifier of transformers, from the hub or a folder (`from`), with or without LoRA.
 
-    `random` loads only the architecture. `dropout` sets every dropout probability of the network.
+    With `model.head` = "causal_lm" it is a language model with the network's own output layer. `random` loads
+    only the architecture. `dropout` sets every dropout probability of the network.
     """
 
     def __init__(
         self,
         classes: int,
         vocabulary: int | None = None,
+        causal_lm: bool = False,
         *,
         lora: Lora | None = None,
         random: bool = False,
@@ -51,11 +53,12 @@ class HF(nn.Module):
         super().__init__()
         where = _get_from(source, "model 'hf'", "from, lora, random, dropout")
         with _loading("model 'hf'", where) as folder:
-            from transformers import AutoConfig
-            from transformers import AutoModelForSequenceClassification as Network
+            from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+            Network = AutoModelForCausalLM if causal_lm else AutoModelForSequenceClassification
             # With this implementation of attention, masks work under vmap and bits are the same everywhere.
-            config = AutoConfig.from_pretrained(folder, num_labels=classes, attn_implementation="eager")
+            labels = {} if causal_lm else {"num_labels": classes}
+            config = AutoConfig.from_pretrained(folder, **labels, attn_implementation="eager")
             if random:
                 model = Network.from_config(config, attn_implementation="eager")
             else:
@@ -66,7 +69,9 @@ class HF(nn.Module):
                 "set the tokenizer of the data to that of the model"
             )
         self.random, self.adapted = random, lora is not None
-        self.model = model if lora is None else _add_adapters(model, lora)
+        # Networks may have more outputs than their tokenizer has tokens.
+        self.tokens = classes if causal_lm else None
+        self.model = model if lora is None else _add_adapters(model, lora, causal_lm)
         if dropout is not None:
             for module in self.model.modules():
                 if isinstance(module, nn.Dropout):
@@ -74,9 +79,12 @@ class HF(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **more: Tensor) -> Tensor:
         # Under vmap or another transform of torch.func.
-        if attention_mask is not None and torch._C._functorch.maybe_current_level() is not None:
-            attention_mask = self._additive(attention_mask)
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
+        if torch._C._functorch.maybe_current_level() is not None:
+            if self.tokens is not None:
+                raise NotVectorizable("vmap supports no causal mask of a network of transformers")
+            attention_mask = None if attention_mask is None else self._additive(attention_mask)
+        logits = self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
+        return logits if self.tokens is None else logits[..., : self.tokens]
 
     def _additive(self, mask: Tensor) -> Tensor:
         """Return an additive mask, which works under vmap, in place of a mask that is not causal."""
@@ -164,11 +172,11 @@ def _loading(what: str, where: str) -> Iterator[str]:
             ) from None
 
 
-def _add_adapters(model: Any, lora: Lora) -> Any:
+def _add_adapters(model: Any, lora: Lora, causal_lm: bool) -> Any:
     from peft import LoraConfig, TaskType, get_peft_model
 
     options = LoraConfig(
-        task_type=TaskType.SEQ_CLS,
+        task_type=TaskType.CAUSAL_LM if causal_lm else TaskType.SEQ_CLS,
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,

@@ -111,7 +111,7 @@ def main_table(groups: Groups, first: Arm, arms: Sequence[Arm], task: type[Task]
     shown = [
         column
         for column in COLUMNS
-        if column.metric in (task.metric, *LOST)
+        if column.metric in (task.metric, *LOST, "retention")
         and any(np.isfinite(arm.of(column.metric)).any() for arm in arms)
     ]
     headings = ["run", *(column.title for column in shown)]

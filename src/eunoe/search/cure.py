@@ -44,6 +44,7 @@ def cure(
     trials: int | None = None,
     seeds: int | None = None,
     metric: str | None = None,
+    retain_at_least: float | None = None,
     jobs: int | None = None,
     out: Path | str | None = None,
     progress: bool | None = None,
@@ -52,9 +53,10 @@ def cure(
 
     The budget limits wall-clock time, in seconds or as text such as "15m". `trials` is the number of
     remedies to try, `seeds` that of fresh seeds (at least 5); by default as many as there is time for.
-    `metric` is what to improve, by default the accuracy. `jobs` runs train at a time, by default one per
-    core. The results are in `out`, by default a folder beside the run's. `progress` shows a bar; by default
-    where it can be redrawn.
+    `metric` is what to improve, by default the accuracy. With `retain_at_least`, a share such as 0.95, only
+    models count that retain so much of the start model's knowledge on each reference set. `jobs` runs train
+    at a time, by default one per core. The results are in `out`, by default a folder beside the run's.
+    `progress` shows a bar; by default where it can be redrawn.
 
     Example::
 
@@ -67,6 +69,7 @@ def cure(
         "trials": trials,
         "seeds": seeds,
         "metric": metric,
+        "retain_at_least": retain_at_least,
         "jobs": jobs,
     }
     options = CureOptions.read(values, "cure")
@@ -94,12 +97,14 @@ def find_cure(
             diagnosis.clients_of(records), diagnosis.labels_alike(records), diagnosis.forgets_little(records)
         )
     )
-    header = {
+    header: dict[str, Any] = {
         "run": absolute_paths(records.checked_config.model_dump(mode="json")),
         "trials": options.trials,
         "fresh seeds": options.seeds,
         "metric": options.metric,
     }
+    if options.retain_at_least is not None:
+        header["retain at least"] = options.retain_at_least
     path = folder / "journal.jsonl"
     if any("budget" in line.get("plan", {}) for line in read_journal(path)[:1]):
         raise InputError(
@@ -153,7 +158,7 @@ def _prepare(
 ) -> tuple[CureRuns, Applicability]:
     """Return the runs of a cure and what decides which remedies fit; add to the facts."""
     original = records.checked_config
-    values = _baseline_values(original, options.metric)
+    values = _baseline_values(original, options)
     simulation, _ = assemble(make_config(values), objects)
     if not simulation.method.aggregates:
         raise InputError(f"method {original.method.name!r} has no global model: there is nothing to cure")
@@ -181,7 +186,7 @@ def _prepare(
     return runs, Applicability(values, config, checked, dead)
 
 
-def _baseline_values(config: Config, metric: str | None) -> dict[str, Any]:
+def _baseline_values(config: Config, options: CureOptions) -> dict[str, Any]:
     """Return the run's values for repeating it: one run per core, to its last round, without probes."""
     values = config.model_dump(exclude_none=True)
     for key in ("stop", "track"):
@@ -197,6 +202,6 @@ def _baseline_values(config: Config, metric: str | None) -> dict[str, Any]:
         "judging": True,
         "personal": 0,
     }
-    if metric is not None:
-        evaluation["metric"] = metric
+    chosen = {"metric": options.metric, "retain_at_least": options.retain_at_least}
+    evaluation |= {key: value for key, value in chosen.items() if value is not None}
     return {**merge(values, {"evaluation": evaluation}), "probes": [], "name": config.title}

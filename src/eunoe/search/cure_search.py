@@ -47,6 +47,7 @@ class CureOptions(Options):
     trials: int | None = Field(None, ge=1)
     seeds: int | None = Field(None, ge=FRESH)
     metric: ScoreName | None = None
+    retain_at_least: float | None = Field(None, gt=0, le=1)
     jobs: int | None = None
 
 

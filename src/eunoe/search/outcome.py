@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from eunoe.analysis.statistics import mean
+from eunoe.simulation.hooks import retains
 from eunoe.store.run_records import Record, RunRecords
 
 # The model that is evaluated, or the one that clients receive if averaging makes it another.
@@ -34,12 +35,18 @@ def read_outcome(
     rounds = [record for record in run.metrics if until is None or record["round"] <= until]
     sections = [record.get("sent", {}) if model else record for record in rounds]
     records = [record for record in sections if record.get("score", {}).get("validation") is not None]
+    floor = dict.fromkeys(SETS, run.task.floor)
     if run.status["state"] == "diverged" or not records:
-        floor = dict.fromkeys(SETS, run.task.floor)
         return Outcome(floor, floor, floor, floor)
-    scores = [record["score"]["validation"] for record in records]
-    last = run.checked_config.evaluation.last
-    chosen = [records[int(np.argmax(scores))]] if which == "best" else records[-last:]
+    config = run.checked_config
+    if which == "best":
+        kept = [record for record in records if retains(record, config)]
+        chosen = sorted(kept, key=lambda record: -record["score"]["validation"])[:1]
+    else:
+        chosen = records[-config.evaluation.last :]
+        chosen = chosen if all(retains(record, config) for record in chosen) else []
+    if not chosen:
+        return Outcome(floor, floor, floor, floor)
 
     def read(value: Any) -> dict[str, float]:
         return {name: mean([value(record, name) for record in chosen]) for name in SETS}

@@ -5,9 +5,11 @@ Averaging"). Of the models w_1, w_2, ... that a method reports after each round:
 
     decay d:   m_t = d m_(t-1) + (1 - d) w_t,  m_0 = 0 ;  evaluated: m_t / (1 - d^t)
     last n:    evaluated: the mean of the last n models, of all while there are fewer
+    start a:   evaluated: a w_0 + (1 - a) w_t, WiSE-FT (Wortsman et al., 2022, https://arxiv.org/abs/2109.01903)
 
     d   averaging.decay
     n   averaging.last
+    a   averaging.with_start, which keeps some of what a pretrained start model w_0 knew
 
 The first is computed as M_t = M_(t-1) + a (w_t - M_(t-1)) with a = (1 - d) / (1 - d^t), in float64. Where a
 is 1 the mean is the newest model, bit for bit. Float buffers (normalization statistics) are averaged alike;
@@ -28,8 +30,17 @@ from eunoe.errors import InputError
 _AVERAGED = ("parameters", "float_buffers")
 
 
+def start_average(averaging: Averaging | None, start: Weights) -> Vectors:
+    """Return the state before the first round: the start model if it has a weight."""
+    if averaging is None or averaging.with_start is None:
+        return {}
+    return {name: start.vectors()[name].clone() for name in _AVERAGED}
+
+
 def update_average(averaging: Averaging, state: Vectors, newest: Weights) -> Vectors:
-    """Return the state after one more global model; it is empty before the first."""
+    """Return the state after one more global model."""
+    if averaging.with_start is not None:
+        return state
     own = newest.vectors()
     if averaging.last is not None:
         before = averaging.last - 1
@@ -48,11 +59,13 @@ def average_model(averaging: Averaging | None, state: Vectors, newest: Weights) 
     """Return the model to evaluate: the mean, or the newest if nothing is averaged."""
     if averaging is None or not state:
         return newest
-    own = newest.vectors()
-    means = {
-        name: (state[name] if averaging.last is None else _mean(state[name])).to(own[name].dtype)
-        for name in _AVERAGED
-    }
+    own, means = newest.vectors(), {name: state[name] for name in _AVERAGED}
+    if averaging.last is not None:
+        means = {name: _mean(rows) for name, rows in means.items()}
+    if averaging.with_start is not None:
+        share = 1 - averaging.with_start
+        means = {name: _toward(start.double(), own[name], share) for name, start in means.items()}
+    means = {name: mean.to(own[name].dtype) for name, mean in means.items()}
     return Weights(**means, int_buffers=newest.int_buffers)
 
 

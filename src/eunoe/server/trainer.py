@@ -250,6 +250,14 @@ class _BestModel:
         return self._worse >= self.stopping.patience
 
 
+def reference_trainer(trainer: ServerTrainer | None, method: str) -> ServerTrainer:
+    """Return the server's trainer; raise InputError without a reference set with training samples."""
+    sets = {} if trainer is None else trainer.federation.references
+    if trainer is None or not sets or not all(len(data.train) for data in sets.values()):
+        raise InputError(f"{method} needs reference sets with a training part: set retain")
+    return trainer
+
+
 def public_trainer(
     trainer: ServerTrainer | None,
     method: str,

@@ -40,7 +40,7 @@ from eunoe.simulation.compatibility import check_compatibility
 from eunoe.simulation.streams import apply_stream
 
 # Arguments that the library passes to a model besides the user's options.
-SUPPLIED_TO_MODEL = ("shape", "classes", "vocabulary")
+SUPPLIED_TO_MODEL = ("shape", "classes", "vocabulary", "causal_lm")
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
     federation = _prepare_federation(config, objects)
     model = build_model(config, federation, objects.model)
     chunk = config.evaluation.chunk
+    if federation.task.name == "language_model":
+        chunk = max(1, chunk // federation.form.numbers)
     context = RoundContext(
         data=DataInfo.of(federation, config.augment.active),
         model=ModelInfo.of(model),
@@ -111,7 +113,34 @@ def _prepare_federation(config: Config, objects: UserObjects) -> Federation:
     if (own := config.preprocessing) is not None:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
     partition = None if objects.federation else _build("partition", config.partition, Callable)
+    references = {**federation.references, **_load_references(config, federation.data)}
+    federation = replace(federation, references=references)
     return apply_stream(config, federation, partition)
+
+
+def _load_references(config: Config, data: DataSet) -> dict[str, DataSet]:
+    """Load the reference sets; raise InputError if the model cannot be evaluated on one."""
+    loaded = {each.name: load_data(each.data, config.backbone) for each in config.retain}
+    for name, other in loaded.items():
+        facts = {
+            "another task": (data.task.name, other.task.name),
+            "other classes": (data.classes, other.classes),
+            "other names of classes": (data.class_names, other.class_names or data.class_names),
+            "other inputs": (describe_input(data.train.x), describe_input(other.train.x)),
+            "another vocabulary or encoding": (_encoding(data), _encoding(other)),
+        }
+        for what, (wanted, found) in facts.items():
+            if wanted != found:
+                detail = f": {found} instead of {wanted}" if len(f"{found}{wanted}") < 100 else ""
+                raise InputError(f"retain {name!r} has {what} than the clients' data{detail}")
+        if not len(other.test):
+            raise InputError(f"retain {name!r} has no test part: it is what is evaluated")
+    return loaded
+
+
+def _encoding(data: DataSet) -> dict[str, Any]:
+    """Return how a table or text was encoded, but not which column it was."""
+    return {key: value for key, value in (data.encoding or {}).items() if key != "column"}
 
 
 def _build_secure_sums(config: Config, simulation: Simulation) -> SecureSums | None:
@@ -206,13 +235,19 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
     if own is None and section.name == "hf":
         check_token_ids(federation.data, section.options.get("random", False))
     shape = dict(form.shapes) if form.has_fields else form.shape
-    supplied: dict[str, Any] = {"shape": shape, "classes": federation.classes}
+    causal = section.head == "causal_lm"
+    if causal != (section.name == "hf" and federation.task.name == "language_model"):
+        raise InputError(
+            "a language model of transformers needs data with task = 'language_model', model.name = 'hf' and "
+            "model.head = 'causal_lm'"
+        )
+    supplied: dict[str, Any] = {"shape": shape, "classes": federation.classes, "causal_lm": causal}
     if federation.data.vocabulary is not None:
         supplied["vocabulary"] = federation.data.vocabulary
     with global_stream(torch.device("cpu"), config.seed, "model start"):
         # A copy: the user's module is left unchanged and may start another run.
         module = _build("model", section, nn.Module, **supplied) if own is None else copy.deepcopy(own)
-        if section.head:
+        if section.head is True:
             module = add_head(module, federation.classes)
         if not section.classifier_bias:
             remove_bias(module)
@@ -249,10 +284,14 @@ def try_model(model: FlatModel, federation: Federation, config: Config) -> None:
     if not isinstance(logits, torch.Tensor):
         kind = type(logits).__name__
         raise InputError(f"model {name!r} must return a tensor or an object with `logits`, not {kind}")
-    if logits.ndim != 2 or logits.shape[1] != federation.classes:
+    models = federation.task.name == "language_model"
+    length = tuple(federation.data.train.y.shape[1:]) if models else ()
+    if tuple(logits.shape[1:]) != (*length, federation.classes):
+        use = ": use 'char_gpt', or 'hf' with head = 'causal_lm'" if models else ""
+        places = f" at each of {length[0]} places" if models else ""
         raise InputError(
             f"model {name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
-            f"but the data have {federation.classes} {federation.task.outputs}"
+            f"but the data have {federation.classes} {federation.task.outputs}{places}{use}"
         )
     model.has_features = model.has_features and _has_features(model, x, logits)
 

@@ -95,6 +95,11 @@ class Evaluate(Hook):
         self.remembered = {f"sent {name}" if sent else name: m for name, m in metrics.metrics.items()}
         restore(self.remembered, run_state)
 
+    def before_run(self) -> str:
+        if self.metrics.begin(self.engine, self.run_state.weights):
+            remember(self.remembered, self.run_state)
+        return ""
+
     def after_round(self, done: Round) -> None:
         if not evaluated(done.number, self.config):
             return
@@ -110,6 +115,8 @@ class Evaluate(Hook):
         done.record |= measured
         # The best model is never selected on the test set.
         score = validation_score(measured)
+        if not retains(measured, self.config):
+            score = math.nan
         better = score > self.run_state.best_accuracy
         if self.own is None and (better or (self.run_state.best is None and not math.isnan(score))):
             self.run_state.best, self.run_state.best_accuracy = done.model, score
@@ -192,6 +199,12 @@ def validation_score(record: Record) -> float:
     return main_value(record.get("validation", {}))
 
 
+def retains(section: Mapping[str, Any], config: Config) -> bool:
+    """Return whether an evaluated model retains as much as `evaluation.retain_at_least` demands."""
+    least, share = config.evaluation.retain_at_least, (section.get("retention") or {}).get("share")
+    return least is None or (share is not None and share >= least)
+
+
 class Progress:
     """Counts the evaluations since the best validation score."""
 
@@ -215,6 +228,9 @@ def stop_reason(config: Config, record: Record, progress: Progress, seconds: flo
             return f"{place} {(task_of(record[place]) or Classification).title} reached {target:g}"
     if config.stop.patience is not None and progress.since >= config.stop.patience:
         return f"no better validation score in {progress.since} evaluations"
+    share = (record.get("retention") or {}).get("share")
+    if config.stop.retention is not None and share is not None and share < config.stop.retention:
+        return f"retention {share:.3f} fell below {config.stop.retention:g}"
     if config.stop.hours is not None and seconds >= config.stop.hours * 3600:
         return f"{config.stop.hours:g} hours passed"
     return ""

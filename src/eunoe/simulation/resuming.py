@@ -65,7 +65,9 @@ def check_data(folder: Path, simulation: Simulation) -> None:
     then, now = read_json(folder / "environment.json"), describe_environment(simulation.federation)
     if not then:
         return
-    for key, part in (("data", "dataset"), ("public", "public data"), ("partition", "partition")):
+    known = {"data": "dataset", "public": "public data", "partition": "partition"}
+    retained = {f"retain {name}": f"reference set {name!r}" for name in simulation.federation.references}
+    for key, part in (known | retained).items():
         if then.get(f"{key}_sha256") != now.get(f"{key}_sha256"):
             raise InputError(
                 f"cannot resume {folder}: the {part} changed since the run started (SHA-256 mismatch)"

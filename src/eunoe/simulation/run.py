@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from eunoe.config.schema import Config
 from eunoe.core.fields import gather
@@ -18,6 +19,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.core.tasks import Regression
 from eunoe.data.federation import Federation
 from eunoe.data.sources.inputs import read_inputs
+from eunoe.data.sources.text import TextEncoder
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
@@ -182,6 +184,8 @@ class Run:
         prediction to a client; `client` selects that client's own model.
         """
         task, names = self.simulation.federation.task, self.simulation.federation.data.class_names
+        if task.name == "language_model":
+            raise InputError("a language model predicts tokens: use run.generate(prompt)")
         if probabilities and isinstance(task, Regression):
             raise InputError("regression has no probabilities: leave them out")
         if prior is not None and task.name != "classification":
@@ -196,6 +200,27 @@ class Run:
         predicted: NDArray[Any] = answers.cpu().numpy()
         by_name = names is not None and predicted.ndim == 1
         return np.array(names)[predicted] if by_name else predicted
+
+    def generate(self, prompt: str, tokens: int = 200, temperature: float = 1.0, seed: int = 0) -> str:
+        """Return what a language model adds to a prompt; without sampling at temperature 0."""
+        data = self.simulation.federation.data
+        if data.task.name != "language_model" or data.encoding is None:
+            raise InputError("only a language model of the text source can generate text")
+        encoder = TextEncoder.from_dict(data.encoding)
+        ids = encoder.tokens_of(prompt)
+        if not ids or temperature < 0:
+            raise InputError("generate needs a prompt of at least one token, and temperature >= 0")
+        model, generator, start = self.simulation.model, torch.Generator().manual_seed(seed), len(ids)
+        self._loaded()
+        with model.evaluating(), torch.no_grad():
+            for _ in range(tokens):
+                x = torch.tensor([ids[-data.train.y.shape[1] :]], device=model.device)
+                logits = model.forward(x)[0, -1].double().cpu()
+                chances = F.one_hot(logits.argmax(), len(logits)).double()
+                if temperature:
+                    chances = (logits / temperature).softmax(0)
+                ids.append(int(torch.multinomial(chances, 1, generator=generator)))
+        return encoder.decode(ids[start:])
 
     def _logits(self, inputs: Any) -> Tensor:
         """Return the logits of the loaded model for arrays or raw inputs."""

@@ -20,6 +20,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, EunoeError, InputError, Outcome, RunFailed, outcome_of
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.named import round_metrics
+from eunoe.metrics.retention import Retention
 from eunoe.metrics.score import make_score
 from eunoe.report.progress import progress_bar
 from eunoe.simulation.build import UserObjects, assemble
@@ -251,7 +252,9 @@ def standard_hooks(
     if (private := simulation.private) is not None:
         evaluator = PrivateModels(engine, private, lambda model: private.put_mean(model, run_state.private))
     named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)], federation.task)
-    if own is not None:
+    if own is None:
+        named["retention"] = Retention()
+    else:
         # Forgetting is that of a global model.
         del named["forgetting"]
     places = {"validation": chosen.validation, "test": chosen.test, "judging": chosen.judging}
@@ -262,7 +265,7 @@ def standard_hooks(
     # A mean forgets little by construction, so the model that clients receive is measured beside it.
     sent = []
     if config.averaging is not None:
-        standard = round_metrics(task=federation.task)
+        standard = {**round_metrics(task=federation.task), "retention": Retention()}
         if scored:
             standard["score"] = make_score(chosen.metric, federation.task)
         plain = RoundMetrics(standard, federation, seed, **places)

@@ -31,6 +31,8 @@ def lockstep_reason(config: Config, simulation: Simulation) -> str | None:
     """Return why runs of this configuration do not gain from lockstep; None if they do."""
     if config.track or config.stop.hours is not None:
         return "it is tracked, or limited in time"
+    if simulation.federation.task.name == "language_model":
+        return "its outputs are sequences"
     if not simulation.method.trains_clients or simulation.model.has_batch_norm:
         return "it has no local training, or batch normalization"
     convolves = any(isinstance(m, torch.nn.modules.conv._ConvNd) for m in simulation.model.module.modules())

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
-from eunoe.server.averaging import average_model
+from eunoe.server.averaging import average_model, start_average
 from eunoe.server.update_checks import NormStats
 from eunoe.store.line_file import Mark
 from eunoe.system.files import make_folder, parse_json, replacing
@@ -53,7 +53,8 @@ def start_state(simulation: Simulation) -> RunState:
     """Return the state before the first round; the server's vectors are on the CPU, whatever the device."""
     weights = simulation.model.weights.copy().to("cpu")
     server = simulation.method.start(weights, simulation.context)
-    return RunState(weights, {**server, **simulation.context.server_optimizer.start(weights.parameters)})
+    server |= simulation.context.server_optimizer.start(weights.parameters)
+    return RunState(weights, server, average=start_average(simulation.averaging, weights))
 
 
 def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:

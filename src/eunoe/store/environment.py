@@ -38,6 +38,7 @@ def describe_environment(federation: Federation) -> dict[str, Any]:
         "data": federation.data.name,
         "data_sha256": checksum(federation.data.train, federation.data.test),
         **({"public_sha256": checksum(public)} if public is not None else {}),
+        **{f"retain {k}_sha256": checksum(v.train, v.test) for k, v in federation.references.items()},
         "partition_sha256": federation.checksum(),
     }
 

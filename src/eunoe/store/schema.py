@@ -53,6 +53,8 @@ class EvaluationRecord(TypedDict, total=False):
     r2: Annotated[Number, Doc("regression: explained share of the variance, mean over outputs")]
     rmse: Annotated[Number, Doc("regression: root mean squared error in the units of the data")]
     mae: Annotated[Number, Doc("regression: mean absolute error in the units of the data")]
+    token_accuracy: Annotated[Number, Doc("language models: fraction of next tokens that are predicted")]
+    perplexity: Annotated[Number, Doc("language models: e to the loss per token")]
     loss: Annotated[Number, Doc("plain loss: cross-entropy, or squared error of standardized targets")]
     per_class: Annotated[Numbers | None, Doc("accuracy by class; multilabel: balanced accuracy by label")]
     clients: Annotated[SpreadRecord | None, Doc("over clients: `mean`, `deviation` and `worst_tenth`")]
@@ -102,6 +104,14 @@ class PersonalRecord(TypedDict, total=False):
     with_prior: Number
 
 
+class RetentionRecord(TypedDict, total=False):
+    """What is left of the start model's knowledge: of the worst reference set, and by set."""
+
+    share: Number
+    forgetting: Number
+    sets: dict[str, dict[str, Number]]
+
+
 class ModelRecord(TypedDict, total=False):
     """Sections of an evaluated model, in the same line."""
 
@@ -117,6 +127,10 @@ class ModelRecord(TypedDict, total=False):
     ]
     forgetting: Annotated[
         ForgettingRecord | None, Doc("[forgetting](forgetting.md) `on` a set: `round` and `fedntd`")
+    ]
+    retention: Annotated[
+        RetentionRecord | None,
+        Doc("with `retain`: the smallest `share` and the largest `forgetting` of all `sets`, and each set's"),
     ]
 
 

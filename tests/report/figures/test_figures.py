@@ -75,7 +75,8 @@ def test_what_was_not_measured_has_no_figure():
     bare = dataclasses.replace(RUNS[0], probes=[], timings=[], label_counts=None)
     names = [figure.name for figure in all_figures([bare])]
     assert names == [
-        *("accuracy", "round-forgetting", "distribution", "per-class", "privacy", "clients", "costs")
+        *("accuracy", "round-forgetting", "retention", "distribution", "per-class", "privacy"),
+        *("clients", "costs"),
     ]
     empty = RunRecords("a", [{"schema": 1, "round": 1, "clients": []}])
     assert all_figures([empty]) == []

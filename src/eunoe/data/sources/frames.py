@@ -251,6 +251,8 @@ def _read_targets(
     frame: Any, where: str, names: tuple[str, ...], task: TaskName | None
 ) -> tuple[Array, tuple[str, ...]]:
     """Return the classes of one column, or the numbers of one or several, and what they are called."""
+    if task == "language_model":
+        return np.zeros(len(frame), np.int64), ()
     columns = [read_values(frame, where, name) for name in names]
     real = any(isinstance(value, float) and not value.is_integer() for value in columns[0])
     if len(names) == 1 and (task == "classification" or (task is None and not real)):

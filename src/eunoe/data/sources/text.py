@@ -1,4 +1,4 @@
-"""Labeled text in CSV and Parquet files as token ids, of a `Vocabulary` or a transformers `Tokenizer`."""
+"""Text in CSV and Parquet files as token ids, of a `Vocabulary` or a transformers `Tokenizer`."""
 
 import hashlib
 import json
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from eunoe.core.fields import Fields, Ragged
+from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import LabeledRows, Percent, as_texts, column_values, label_rows, read_frame
 from eunoe.data.sources.hub import data_folder
 from eunoe.data.sources.npz import load_or_compute, pack_fields, unpack_fields
 from eunoe.errors import InputError, first_line
+from eunoe.system.files import parse_json, read_text
 from eunoe.system.transformers_library import locate_model, quiet
 
 Unit = Literal["words", "characters"]
@@ -42,25 +44,81 @@ def text(
     length: PositiveInt = 32,
     vocabulary: PositiveInt = 20_000,
     tokenizer: str | None = None,
+    encoding: Path | None = None,
+    task: Literal["classification", "language_model"] = "classification",
 ) -> DataSet:
     """A CSV or Parquet file with a text and a label in each row, as ids of `length` words or characters.
 
     The ids are those of the `vocabulary` most frequent tokens of the training part or, with a `tokenizer` of
     the transformers library (a name on the hub, or a folder), its own, of varying length. `client` is the
     column of client ids; `part` is a column that says train or test, without which `held_out` percent (20) of
-    each client's rows are the test part.
+    each client's rows are the test part. `encoding` is the JSON file of an exported model, for its ids.
+
+    With `task` = "language_model" there are no labels: a client's texts are joined, with a line break or the
+    tokenizer's end token after each, and cut into blocks of `length` tokens; the rest is left out.
     """
     where = str(path)
-    columns = [name for name in (text, label, client, part) if name]
+    models = task == "language_model"
+    columns = [name for name in (text, None if models else label, client, part) if name]
     if len(set(columns)) < len(columns):
         raise InputError(f"{where}: text, label, client and part must be different columns")
-    rows = label_rows(read_frame(path, columns), where, label, client, part, held_out, "classification")
+    rows = label_rows(read_frame(path, columns), where, label, client, part, held_out, task)
     texts = column_values(rows.frame, text, where)
     for row, value in enumerate(texts, start=1):
-        if not isinstance(value, str) or not value.strip():
+        if not isinstance(value, str) or not (models or value.strip()):
             raise InputError(f"{where}: column {text!r} has no text in row {row}; every row needs text")
-    encoder = fit_encoder(rows.training(texts), length, tokenizer, unit, vocabulary)
+    texts = [f"{each}\n" for each in texts] if models else texts
+    if encoding is not None:
+        encoder = _read_encoder(encoding, length)
+    else:
+        encoder = fit_encoder(rows.training(texts), length, tokenizer, unit, vocabulary)
+    if models:
+        return _encode_blocks(rows, texts, encoder, length, where)
     return encode_rows(rows, texts, encoder, where, column=text)
+
+
+def _read_encoder(path: Path, length: int) -> "TextEncoder":
+    """Return the encoder of an exported model."""
+    try:
+        about = parse_json(read_text(path.expanduser()), path).get("encoding") or {}
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: encoding is the JSON file of an exported model") from None
+    if about.get("kind") != "text":
+        raise InputError(f"{path} is not the description of a model of text")
+    return TextEncoder.from_dict({**about, "length": length})
+
+
+def _encode_blocks(
+    rows: LabeledRows, texts: Sequence[str], encoder: "TextEncoder", length: int, where: str
+) -> DataSet:
+    """Join the texts of each client, and cut them into blocks with their next tokens."""
+    ids = [encoder.tokens_of(text) for text in texts]
+    clients = np.zeros(len(ids), np.int64) if rows.clients is None else rows.clients
+    parts: dict[bool, Any] = {}
+    for test in (False, True):
+        blocks, owners = [], []
+        for client in np.unique(clients):
+            chosen = np.flatnonzero((clients == client) & (rows.test == test))
+            joined = np.array([token for row in chosen for token in ids[row]], np.int64)
+            starts = np.arange(0, len(joined) - length, length)
+            blocks.append(joined[starts[:, None] + np.arange(length + 1)].reshape(-1, length + 1))
+            owners.append(np.repeat(client, len(starts)))
+        parts[test] = np.concatenate(blocks), np.concatenate(owners)
+        if not len(parts[test][0]):
+            part = "test" if test else "training"
+            raise InputError(f"{where}: no client has {length + 1} tokens in the {part} part: lower length")
+    about = {**encoder.to_dict(), "task": "language_model"}
+    (train, owners), (test_blocks, test_owners) = parts[False], parts[True]
+    dtype = np.int16 if about["ids"] < 2**15 else np.int32
+    writers = {} if rows.clients is None else {"writer_train": owners, "writer_test": test_owners}
+    data = from_arrays(
+        *(train[:, :-1].astype(dtype), train[:, 1:], test_blocks[:, :-1].astype(dtype), test_blocks[:, 1:]),
+        name=where,
+        task="language_model",
+        classes=about["ids"],
+        **writers,
+    )
+    return replace(data, encoding=about)
 
 
 def fit_encoder(
@@ -90,6 +148,14 @@ class TextEncoder(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return all that is needed to encode other texts, as JSON values."""
+
+    @abstractmethod
+    def tokens_of(self, text: str) -> list[int]:
+        """Return the ids of a text of any length, without padding."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
 
     @abstractmethod
     def encode_list(self, texts: Sequence[str]) -> Any:
@@ -129,12 +195,24 @@ class Vocabulary(TextEncoder):
         """Return the number of ids, including padding and unknown."""
         return len(self.tokens) + FIRST
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self.tokens, start=FIRST)}
+
+    def tokens_of(self, text: str) -> list[int]:
+        return [self._numbers.get(token, UNKNOWN) for token in split(text, self.unit)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        tokens = [
+            self.tokens[number - FIRST] if number >= FIRST else "\N{REPLACEMENT CHARACTER}" for number in ids
+        ]
+        return (" " if self.unit == "words" else "").join(tokens)
+
     def encode_list(self, texts: Sequence[str]) -> NDArray[np.int16 | np.int32]:
         """Return ids [n, length] in the smallest integer type that holds them."""
-        numbers = {token: number for number, token in enumerate(self.tokens, start=FIRST)}
         rows = np.full((len(texts), self.length), PADDING, np.int16 if len(self) < 2**15 else np.int32)
         for row, text in zip(rows, texts, strict=True):
-            ids = [numbers.get(token, UNKNOWN) for token in split(text, self.unit)]
+            ids = self.tokens_of(text)
             if self.unit == "words":
                 row[: len(ids)] = ids[: self.length]
             elif ids:
@@ -176,6 +254,16 @@ class Tokenizer(TextEncoder):
         """Return how texts were encoded, as JSON values."""
         ids = {"ids": len(self._tokenizer), "padding": self.padding}
         return {"kind": "text", "tokenizer": self.name, "length": self.length, **ids}
+
+    def tokens_of(self, text: str) -> list[int]:
+        with quiet(f"the tokenizer {self.name}"):
+            # A line break is whitespace to most tokenizers: the end of a text is their own token.
+            ids = self._tokenizer(text.removesuffix("\n"), add_special_tokens=False)["input_ids"]
+        end = self._tokenizer.eos_token_id
+        return [*ids, end] if text.endswith("\n") and end is not None else list(ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(ids))
 
     def encode_list(self, texts: Sequence[str]) -> Fields:
         """Return ids and masks of all texts, cached on disk."""

@@ -14,7 +14,7 @@ from eunoe.store.run_records import RunRecords
 CUSTOM, SUMMARY = "Custom metrics", "Summary"
 SECTIONS: dict[str, Sequence[Kind]] = {
     SUMMARY: (curves.ACCURACY, curves.ROUND_FORGETTING),
-    "Over the rounds": (curves.LOSS, curves.DISTRIBUTION, curves.PHASES),
+    "Over the rounds": (curves.LOSS, curves.RETENTION, curves.DISTRIBUTION, curves.PHASES),
     CUSTOM: (),
     "Whose knowledge is lost": (client_forgetting.MATRICES, client_forgetting.MEANS),
     "Which {units} are lost": (classes.PER_CLASS, classes.LOCAL_MODELS, classes.ONE_CLIENT),

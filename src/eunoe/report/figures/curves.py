@@ -81,6 +81,12 @@ def draw_epsilon(rows: Sequence[Row], display: Display) -> Figure:
     return _draw(rows, display, "epsilon", "Privacy budget spent", caption, zero=True)
 
 
+def draw_retention(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw the share of the start model's knowledge that is left."""
+    caption = f"What is left of the start model's {display.task.title} on the reference set that lost most."
+    return _draw(rows, display, "retention", "Retention", caption)
+
+
 def draw_custom(metric: str, rows: Sequence[Row], display: Display) -> Figure:
     """Draw a custom metric."""
     title = metric.removesuffix(".value")
@@ -209,6 +215,7 @@ LOSS = Kind("loss", loss_rows, draw_loss, charts.over_rounds)
 ROUND_FORGETTING = Kind("round-forgetting", forgetting_rows, draw_forgetting, charts.over_rounds)
 DISTRIBUTION = Kind("distribution", distribution_rows, draw_distribution)
 PHASES = Kind("phases", phase_rows, draw_phases)
+RETENTION = Kind("retention", partial(recorded_rows, "retention.share"), draw_retention, charts.over_rounds)
 PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilon, charts.over_rounds)
 
 

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.core.tasks import Classification, Regression, Task
+from eunoe.core.tasks import LABELED, Classification, Task
 from eunoe.report.figures.charts import Display, Figure, Kind, capitalize
 from eunoe.report.figures.series import Row, group_by_label
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS
@@ -25,8 +25,8 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     rows, partitions = list[Row](), list[Any]()
     for label, (run, *_) in group_by_label(runs).items():
         counts = run.label_counts
-        # Regression has no shares; the table of clients has their sizes.
-        if counts is None or run.task is Regression:
+        # Without labels there are no shares; the table of clients has their sizes.
+        if counts is None or run.task.name not in LABELED:
             continue
         if not any(np.array_equal(counts, other) for other in partitions):
             partitions.append(counts)
