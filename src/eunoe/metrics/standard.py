@@ -73,7 +73,6 @@ class TokenAccuracy(SumMetric):
     """Fraction of tokens that are predicted correctly from those before them in the block."""
 
     tasks = ("language_model",)
-    number = "token_accuracy"
 
 
 class Perplexity(Loss):
