@@ -117,7 +117,7 @@ def test_the_report_in_a_browser(tmp_path, width):
     assert seen["alerts"] == 0
     assert (seen["lines"], seen["elsewhere"], seen["dimmed"]) == ([2, 1, 2], 1, [EVIL])
     assert (seen["falling"], seen["rising"], seen["named"]) == (True, True, sorted([EVIL, "wsm"]))
-    assert seen["charts"] == 16
+    assert seen["charts"] == 17
     assert (seen["moved"], seen["round"], seen["kept"]) == (True, "round 4", "1")
     assert (seen["theme"], seen["background"], seen["recolored"]) == ("dark", "rgb(21, 23, 27)", True)
     assert seen["printed"], "the light figure at the slider's round lies ready to be printed"
