@@ -28,6 +28,10 @@ BRIEF: dict[str, Any] = {
     "evaluation": {"every": 0, "last": 1},
     "probes": [],
 }
+# What methods that train on reference sets need.
+REFERENCES: dict[str, dict[str, Any]] = {
+    name: {"retain": [{"name": "digits", "data": "digits"}]} for name in ("ewc", "rehearsal")
+}
 NAMED: dict[str, Any] = {**FAST, "partition": {"clients": 30}, "model": {"name": "mlp", "hidden": [4]}}
 
 

@@ -30,13 +30,18 @@ from eunoe.simulation.running import resume, run
 from eunoe.system.log_lines import log_lines
 from tests.field_inputs import columns
 from tests.flower.grid import FakeGrid, Silence
+from tests.small_runs import REFERENCES
 
 CLIENTS, ROUNDS = 4, 3
 DATA: dict[str, str] = {}
 SMALL = {"feddf": {"steps": 20, "every": 10}, "fedreg": {"ascent_steps": 3, "ps_eta": 0.4}}
 METHODS = {
     **{
-        name: {"method": {"name": name, **SMALL.get(name, {})}, "public": {"share": 0.1}}
+        name: {
+            "method": {"name": name, **SMALL.get(name, {})},
+            "public": {"share": 0.1},
+            **REFERENCES.get(name, {}),
+        }
         for name in registry.names("method")
         # Training alone needs no federation.
         if name != "local"

@@ -11,7 +11,7 @@ from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from eunoe.testing import models
 from tests.methods.test_every_method import SMALL, trains_clients
-from tests.small_runs import Stopped, bits, stop_after
+from tests.small_runs import REFERENCES, Stopped, bits, stop_after
 
 METHODS = [name for name in registry.names("method") if trains_clients(name)]
 DRIFTING: dict[str, Any] = {
@@ -32,7 +32,8 @@ DRIFTING: dict[str, Any] = {
 
 
 def drifting(method: str, **changes: Any) -> Run:
-    return run(DRIFTING, method={"name": method, **SMALL.get(method, {})}, **changes)
+    needed = REFERENCES.get(method, {})
+    return run(DRIFTING, method={"name": method, **SMALL.get(method, {})}, **needed, **changes)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -22,6 +22,7 @@ from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from eunoe.store.reader import read_status
 from tests.helpers import Net, blobs
+from tests.small_runs import REFERENCES
 from tests.waiting import until
 
 BASE: dict[str, Any] = {
@@ -127,6 +128,7 @@ def test_every_method_equals_serial_within_rounding(tmp_path: Path, name: str) -
             "partition": {"name": "iid", "clients": 8},
         },
         training=training,
+        **REFERENCES.get(name, {}),
         # FedReg takes signs and FedDecorr divides by small deviations, where float32's last bits matter.
         model={**BASE["model"], "dtype": "float64" if name in ("feddecorr", "fedreg") else "float32"},
         probes=[{"metric": "drift", "at": [1.0]}] if registry.find("method", name).aggregates else [],

@@ -1,6 +1,7 @@
 """Labels and numbers through whole runs: methods, engines, resume, refusals, and what is read of them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from eunoe.store.reader import read_run
 from tests.other_tasks import federation
-from tests.small_runs import FAST, Stopped, bits, stop_after
+from tests.small_runs import FAST, REFERENCES, Stopped, bits, stop_after
 
 TASKS: dict[str, Task] = {"multilabel": MULTILABEL, "regression": Regression()}
 CONFIG: dict[str, Any] = {
@@ -34,7 +35,10 @@ CONFIG: dict[str, Any] = {
 
 def trained(task: str, out: Path, **more: Any) -> Run:
     public = {"public": 0.2} if more.pop("needs_public", False) else {}
-    return run({**CONFIG, **more}, federation=federation(task, **public), out=out)
+    clients = federation(task, **public)
+    if more.get("method") in REFERENCES:
+        clients = replace(clients, references={"old": clients.data})
+    return run({**CONFIG, **more}, federation=clients, out=out)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from eunoe.engines.serial import Serial
-from eunoe.errors import InputError
+from eunoe.errors import Damaged, InputError
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from eunoe.store.checkpoints import list_checkpoints
@@ -302,6 +302,7 @@ def test_a_resumed_run_removes_nothing_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "run/states").symlink_to(tmp_path / "home")
     for folder in (tmp_path / "states").iterdir():
         folder.rename(tmp_path / "home" / folder.name)
-    resume(tmp_path / "run", rounds=values["rounds"] + 1)
+    with pytest.raises(Damaged, match="states is a link, through which nothing is written"):
+        resume(tmp_path / "run", rounds=values["rounds"] + 1)
     assert precious.read_text() == "dear"
     assert (precious.parent / "deep" / "file").read_text() == "sir"

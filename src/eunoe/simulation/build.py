@@ -125,7 +125,10 @@ def _load_references(config: Config, data: DataSet) -> dict[str, DataSet]:
         facts = {
             "another task": (data.task.name, other.task.name),
             "other classes": (data.classes, other.classes),
-            "other names of classes": (data.class_names, other.class_names or data.class_names),
+            "other names of classes": (
+                data.class_names or other.class_names,
+                other.class_names or data.class_names,
+            ),
             "other inputs": (describe_input(data.train.x), describe_input(other.train.x)),
             "another vocabulary or encoding": (_encoding(data), _encoding(other)),
         }

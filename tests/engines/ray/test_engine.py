@@ -27,7 +27,7 @@ from eunoe.simulation.running import run
 from tests.faults import EXCLUDING, OwnError, children, results
 from tests.helpers import Net, blobs, make_simulation, train
 from tests.other_tasks import federation as other_task
-from tests.small_runs import bits
+from tests.small_runs import REFERENCES, bits
 from tests.waiting import PATIENCE, until
 
 ray = pytest.importorskip("ray")
@@ -350,7 +350,8 @@ def test_every_method_has_the_same_bits_on_ray(
     one_node: None, tmp_path: Path, method: str, loss: str
 ) -> None:
     # One worker, since it is the start of workers that takes long.
-    pair = [run_with(e, tmp_path / e, workers=1, method=method, loss=loss) for e in ("serial", "ray")]
+    values = {"method": method, "loss": loss, **REFERENCES.get(method, {})}
+    pair = [run_with(e, tmp_path / e, workers=1, **values) for e in ("serial", "ray")]
     assert results(pair[0]) == results(pair[1])
 
 
