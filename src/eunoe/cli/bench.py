@@ -11,17 +11,13 @@ def bench(
     entry: Annotated[
         list[Path] | None, typer.Option(help="A TOML file with an entry of your own (name, config, points).")
     ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="A method of your own, as package.module:Name.")
-    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Your own method, as package.module:Name.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the stored leaderboard; run nothing.")] = False,
     all_entries: Annotated[
         bool, typer.Option("--all", help="Run the built-in entries too, instead of their stored results.")
     ] = False,
     only: Annotated[str, typer.Option(help="Only the settings with this text in their name.")] = "",
-    repeat: Annotated[
-        str | None, typer.Option(help="Run the stored configs of this entry again and compare.")
-    ] = None,
+    repeat: Annotated[str | None, typer.Option(help="Run this entry's stored configs and compare.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/bench"),
 ) -> None:

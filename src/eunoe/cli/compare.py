@@ -21,9 +21,7 @@ def compare(
     all_: Annotated[bool, typer.Option("--all", help="Show all columns, not the main ones only.")] = False,
     columns: Annotated[
         str | None,
-        typer.Option(
-            "--columns", "--column", help="Columns to show, separated by commas, such as accuracy,auroc."
-        ),
+        typer.Option("--columns", "--column", help="Columns, separated by commas, such as accuracy,auroc."),
     ] = None,
     paired: Annotated[
         bool,
@@ -34,9 +32,7 @@ def compare(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="With --by client: accuracy (the default where there is one), loss or a further one."
-        ),
+        typer.Option(help="With --by client: accuracy (default where there is one), loss or a further one."),
     ] = None,
     names: Names = None,
 ) -> None:

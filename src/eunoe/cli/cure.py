@@ -28,9 +28,7 @@ def cure(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default <RUN>-cure.")] = None,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html to the folder.")
-    ] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
 ) -> None:
     """Search for a remedy on validation data, judge it on fresh seeds, and write its config.
 

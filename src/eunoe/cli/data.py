@@ -48,9 +48,7 @@ def show(
         list[str] | None,
         typer.Option("--set", help="Override an option of the config, as section.option=value."),
     ] = None,
-    over: Annotated[
-        str | None, typer.Option(help="Compare several values, such as partition.alpha=0.01,0.1,0.5,100.")
-    ] = None,
+    over: Annotated[str | None, typer.Option(help="Compare values, as partition.alpha=0.01,0.1,100.")] = None,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients to draw, chosen at random.")] = 10,
     client: Annotated[list[int] | None, typer.Option(help="A client to draw; may be repeated.")] = None,
     out: Annotated[Path, typer.Option(help="Output path: writes OUT.html.")] = Path("partition"),
@@ -118,13 +116,11 @@ def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, A
 
 def _notes(federation: "Federation") -> str:
     """Describe how many samples clients train, validate and test on, and how many are public."""
-    import numpy as np
+    from eunoe.data.federation import PARTS
 
-    public = [
-        len(rows) for rows in (federation.public_train, federation.public_validation) if rows is not None
-    ]
-    ends = (federation.offsets[:-1], federation.train_end, federation.validation_end, federation.offsets[1:])
-    parts = np.diff(np.stack(ends), axis=0).sum(1).tolist()
+    both = (federation.public_train, federation.public_validation)
+    public = [len(rows) for rows in both if rows is not None]
+    parts = [len(federation.pooled(part)[0]) for part in PARTS]
     named = zip(("train on", "validate on", "test on"), parts, strict=True)
     left = 0 if public else len(federation.data.train) - sum(parts)
     return (

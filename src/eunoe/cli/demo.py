@@ -35,10 +35,8 @@ def demo(
     from eunoe.store.reader import read_runs
 
     planned = [
-        Planned(
-            title, {**CONFIG, **arm, "seed": seed, "name": title}, out / folder_name(title) / f"seed-{seed}"
-        )
-        for title, arm in ARMS.items()
+        Planned(name, {**CONFIG, **arm, "seed": seed, "name": name}, out / folder_name(name) / f"seed-{seed}")
+        for name, arm in ARMS.items()
         for seed in SEEDS
     ]
     with Bars() as bars:

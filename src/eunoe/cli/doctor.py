@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eunoe.errors import install_command
-from eunoe.system.machine import WITHOUT_AMX
+from eunoe.errors import InputError, first_line, install_command
+from eunoe.system.machine import WITHOUT_AMX, Machine, inspect_machine
 from eunoe.text import read_data
 
 if TYPE_CHECKING:
     from eunoe.data.federation import Federation
-    from eunoe.system.machine import Machine
 
 _TEXTS = read_data("eunoe.cli", "doctor.toml")
 _GB = 2**30
@@ -32,7 +31,6 @@ def doctor(
 ) -> None:
     """Describe this machine and recommend an engine and options."""
     from eunoe.cli.tables import show
-    from eunoe.system.machine import inspect_machine
 
     machine = inspect_machine()
     show(["item", "value"], describe(machine))
@@ -47,8 +45,6 @@ def measure(devices: list[str], rounds: int = _ROUNDS) -> list[list[str]]:
     """Return a row for each engine and device: its speed, and that divided by a bare loop's on the device."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
-
-    from eunoe.errors import first_line
 
     rows = []
     for device in devices:
@@ -75,9 +71,7 @@ def samples_per_second(name: str, device: str, rounds: int) -> float:
     torch.set_num_threads(1)
     samples = _CLIENTS * _SAMPLES
     x, y = torch.randn(samples, 64).numpy(), torch.arange(samples).numpy() % 10
-    federation = Federation.from_arrays(
-        x, y, x[:10], y[:10], partition="iid", clients=_CLIENTS, validation=0.0
-    )
+    federation = Federation.from_arrays(x, y, x[:10], y[:10], partition="iid", clients=_CLIENTS, validation=0)
     if name == _BARE:
         seconds = train_bare(federation, device, rounds)
     else:
@@ -125,7 +119,7 @@ def train_bare(federation: "Federation", device: str, rounds: int) -> list[float
     return seconds
 
 
-def advice(machine: "Machine") -> list[str]:
+def advice(machine: Machine) -> list[str]:
     """Return sentences on the engines and options that fit a machine."""
     first = machine.accelerators[0] if machine.accelerators else None
     has_cuda = first is not None and first.device.startswith("cuda")
@@ -140,7 +134,7 @@ def advice(machine: "Machine") -> list[str]:
     return "\n".join(_TEXTS["advice"][key] for key in keys).format(**values).splitlines()
 
 
-def describe(machine: "Machine") -> list[list[str]]:
+def describe(machine: Machine) -> list[list[str]]:
     """Return the hardware, the software and the data of a machine, a row for each item."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
@@ -149,7 +143,6 @@ def describe(machine: "Machine") -> list[list[str]]:
     from eunoe.data.builtin import path_of, table_path
     from eunoe.data.sources.hub import data_folder
     from eunoe.data.specs import SPECS, TABLES
-    from eunoe.errors import InputError
 
     rows = [
         ["processor", f"{machine.processor}, {machine.cores} cores for this process"],

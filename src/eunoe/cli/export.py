@@ -13,9 +13,7 @@ def export(
     merged: Annotated[
         bool, typer.Option("--merged", help="Merge the adapters of a model 'hf' into its weights.")
     ] = False,
-    client: Annotated[
-        int | None, typer.Option(help="The client, for a run with method local or private parameters.")
-    ] = None,
+    client: Annotated[int | None, typer.Option(help="The client, for method local or private parts.")] = None,
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:
     """Write a run's model for plain PyTorch, and a JSON file that describes its inputs.

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from eunoe.errors import InputError
+
 
 def init(
     data: Annotated[
@@ -17,14 +19,11 @@ def init(
     label: Annotated[str | None, typer.Option(help="Column of labels or numbers; several: a,b.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of text; detected by default.")] = None,
     client: Annotated[str | None, typer.Option(help="Column of client names.")] = None,
-    clients: Annotated[
-        int | None, typer.Option(min=2, help="Number of clients to simulate if the data name none.")
-    ] = None,
+    clients: Annotated[int | None, typer.Option(min=2, help="Clients to simulate if data name none.")] = None,
     out: Annotated[Path, typer.Option(help="The config file to write.")] = Path("config.toml"),
 ) -> None:
     """Write a commented config for your own data; in a terminal, ask for what is missing."""
     from eunoe.data.starter import NOTE, list_columns, starter_configs
-    from eunoe.errors import InputError
     from eunoe.system.files import write_text
 
     if out.exists():
@@ -54,15 +53,13 @@ def init(
 def _first_that_builds(configs: Sequence[str]) -> str:
     """Return the first config whose model fits the data; raise the error of the first if none does."""
     from eunoe.config.schema import make_config
-    from eunoe.errors import InputError
     from eunoe.simulation.build import assemble
 
     problems = []
     for config in configs:
         try:
             assemble(make_config(tomllib.loads(config)))
+            return config
         except InputError as error:
             problems.append(error)
-        else:
-            return config
     raise problems[0]

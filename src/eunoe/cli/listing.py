@@ -1,19 +1,19 @@
 """`eunoe list` and `eunoe options`: the components and options of a config."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
+from eunoe.config import registry
+from eunoe.config.messages import sections_of, type_name
 from eunoe.config.registry import KINDS
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from eunoe.errors import InputError, nearest
 
 _LISTED = {kind.plural: kind for kind in KINDS.values()}
 # Kinds by key and by section of a config.
-_BY_NAME = {kind.key: kind for kind in KINDS.values()} | {
-    kind.section: kind for kind in KINDS.values() if kind.section
-}
+_BY_NAME = {k.key: k for k in KINDS.values()} | {k.section: k for k in KINDS.values() if k.section}
 # Arguments that the library passes, which are not options.
 _SUPPLIED = {"model": ("shape", "classes", "vocabulary", "causal_lm"), "engine": ("simulation", "states")}
 
@@ -21,8 +21,6 @@ _SUPPLIED = {"model": ("shape", "classes", "vocabulary", "causal_lm"), "engine":
 def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
     """List all components of a kind, one line each."""
     from eunoe.cli.tables import show
-    from eunoe.config import registry
-    from eunoe.errors import InputError, nearest
 
     if kind not in _LISTED:
         raise InputError(f"unknown kind {kind!r}; {nearest(kind, _LISTED)}")
@@ -37,17 +35,12 @@ def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join
 
 
 def options(
-    name: Annotated[
-        str | None, typer.Argument(help="A section, or kind:name such as method:fedprox.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="A section, or kind:name as method:fedprox.")] = None,
 ) -> None:
     """Show the options of a config file with their defaults, types and descriptions."""
     from eunoe.cli.tables import show
-    from eunoe.config import registry
-    from eunoe.config.messages import sections_of
     from eunoe.config.options import Named
     from eunoe.config.schema import Config
-    from eunoe.errors import InputError, nearest
 
     if name is None:
         show(*_fields(Config))
@@ -68,14 +61,7 @@ def options(
 
 def _show_component(kind: str, name: str) -> None:
     """Show the options of a component: its fields, or the arguments of a function or plain class."""
-    import inspect
-
-    from pydantic import BaseModel
-
     from eunoe.cli.tables import show
-    from eunoe.config import registry
-    from eunoe.config.messages import type_name
-    from eunoe.errors import InputError, nearest
 
     if kind not in _BY_NAME:
         raise InputError(f"unknown kind {kind!r}; {nearest(kind, _BY_NAME)}")
@@ -97,9 +83,7 @@ def _show_component(kind: str, name: str) -> None:
     typer.echo(inspect.getdoc(component) or "")
 
 
-def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:
-    from eunoe.config.messages import type_name
-
+def _fields(model: type[BaseModel]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             key,
@@ -114,8 +98,6 @@ def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:
 
 def _format_default(value: Any) -> str:
     """Format a default as in a config file; a section by its name, if it has one."""
-    from pydantic import BaseModel
-
     from eunoe.config.toml import inline
 
     if value is None:

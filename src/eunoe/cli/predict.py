@@ -12,9 +12,7 @@ def predict(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     file: Annotated[Path, typer.Argument(help="A CSV or Parquet file, an image or folder of them, or .npy.")],
     out: Annotated[Path | None, typer.Option(help="The CSV file to write; by default it is printed.")] = None,
-    client: Annotated[
-        int | None, typer.Option(help="The client, for a run with method local or private parameters.")
-    ] = None,
+    client: Annotated[int | None, typer.Option(help="The client, for method local or private parts.")] = None,
 ) -> None:
     """Predict the rows of a file with a run's last model, as CSV.
 
@@ -36,9 +34,7 @@ def predict(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(
-        [cell for part in parts for cell in part.tolist()] for parts in zip(*columns, strict=True)
-    )
+    writer.writerows([cell for part in row for cell in part.tolist()] for row in zip(*columns, strict=True))
     if out is None:
         print(text.getvalue(), end="")
         return

@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 Runs = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")]
-Names = Annotated[
-    str | None, typer.Option(help="New names of the runs, in the order of the table, separated by commas.")
-]
+Names = Annotated[str | None, typer.Option(help="New names, in the table's order, separated by commas.")]
 
 
 def split_names(names: str | None) -> list[str]:

@@ -23,9 +23,7 @@ def run(
     from_round: Annotated[
         int | None, typer.Option(help="With --resume: go back to the checkpoint of this round.", min=0)
     ] = None,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html to the folder.")
-    ] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
 ) -> None:
     """Train a federation. `eunoe options` shows the options of a config file."""
     from eunoe.analysis.comparison import MAIN, Comparison

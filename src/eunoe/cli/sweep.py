@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from eunoe.errors import InputError
+
 # Options of several commands.
 Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2; by default the config's.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")]
@@ -61,8 +63,6 @@ def read_shared(
 
 def read_seeds(text: str) -> list[int]:
     """Parse seeds separated by commas."""
-    from eunoe.errors import InputError
-
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
@@ -71,8 +71,6 @@ def read_seeds(text: str) -> list[int]:
 
 def read_over(setting: str) -> tuple[str, list[str]]:
     """Split a setting such as loss.name=ce,wsm into its option and the texts of its values."""
-    from eunoe.errors import InputError
-
     path, _, text = (part.strip() for part in setting.partition("="))
     items = [item.strip() for item in split_values(text)]
     if not path or not all(items):

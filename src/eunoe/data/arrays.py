@@ -59,18 +59,16 @@ def from_arrays(
         raise InputError(f"{name}: pass both mean and std, or neither")
     if mean is None and isinstance(train, Tensor) and train.dtype == torch.uint8:
         mean, std = measure_bytes(train.numpy())
-    writers_train, writers_test, writer_names = _check_writers(
-        name, writer_train, writer_test, len(train), len(test)
-    )
+    owners_train, owners_test, names = _check_writers(name, writer_train, writer_test, len(train), len(test))
     return DataSet(
         name=name,
         train=Samples(train, y[0]),
         test=Samples(test, y[1]),
         classes=outputs,
         task=task,
-        writers_train=writers_train,
-        writers_test=writers_test,
-        writer_names=writer_names,
+        writers_train=owners_train,
+        writers_test=owners_test,
+        writer_names=names,
         class_names=None if class_names is None else tuple(printable(str(label)) for label in class_names),
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
@@ -145,9 +143,7 @@ def _check_writers(
 ) -> tuple[Tensor | None, Tensor | None, tuple[str, ...] | None]:
     """Return the writers of both parts as numbers, and their names if they are strings."""
     parts = (("train", train, n_train), ("test", test, n_test))
-    ids = {
-        part: checks.check_ids(ids, f"{name}: writer_{part}", n) for part, ids, n in parts if ids is not None
-    }
+    ids = {key: checks.check_ids(ids, f"{name}: writer_{key}", n) for key, ids, n in parts if ids is not None}
     are_numbers, names = {array.dtype.kind in "iu" for array in ids.values()}, None
     if len(are_numbers) > 1:
         raise InputError(f"{name}: writer_train and writer_test must both be integers or both be strings")
@@ -165,10 +161,7 @@ def _make_targets(
     task: str | Task | None,
     classes: int | None,
 ) -> tuple[Task, list[Tensor], int]:
-    """Return the task, the targets of both parts, and the number of a model's outputs.
-
-    Regression targets are standardized by the training part, unless the task has a scale.
-    """
+    """Return the task, the targets of both parts (of regression standardized), and the number of outputs."""
     stated = task.name if isinstance(task, Task) else task
     kind, train = check_targets(y_train, f"{name}: y_train", stated)
     _, test = check_targets(y_test, f"{name}: y_test", kind)

@@ -176,16 +176,8 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
             f"{path} is revision {' = '.join(revisions) or 'unknown'}, not {revision}; "
             f"replace it with: eunoe data fetch {name} --revision {revision} --force"
         )
-    data = make_dataset(
-        read_npz(path),
-        name,
-        str(path),
-        task="classification",
-        classes=spec.classes,
-        class_names=spec.class_names,
-        mean=spec.mean,
-        std=spec.std,
-    )
+    known = {option: getattr(spec, option) for option in ("classes", "class_names", "mean", "std")}
+    data = make_dataset(read_npz(path), name, str(path), task="classification", **known)
     form = f"{spec.dtype} {list(spec.shape)}"
     if describe_input(data.train.x) != form:
         raise InputError(f"{path} has samples {describe_input(data.train.x)}, but {name} has {form}")

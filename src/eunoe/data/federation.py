@@ -34,7 +34,7 @@ from eunoe.errors import InputError
 
 # The parts of a client's samples in the order of its rows, and the sets of samples that rows can refer to.
 Part = Literal["train", "validation", "test"]
-_PARTS = get_args(Part)
+PARTS = get_args(Part)
 # Besides these, the parts of a reference set: "retain test NAME" and "retain train NAME".
 SampleSet = Literal["clients", "public", "test"] | str
 
@@ -235,7 +235,7 @@ class Federation:
     def _bounds(self, part: Part) -> tuple[Integers, Integers]:
         """Return where each client's part starts and ends in `order`."""
         bounds = (self.offsets[:-1], self.train_end, self.validation_end, self.offsets[1:])
-        place = _PARTS.index(part)
+        place = PARTS.index(part)
         return bounds[place], bounds[place + 1]
 
     @cached_property

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
+from pyarrow import compute, types
 from torch import Tensor
 
 from eunoe.config.settings import path_kind
@@ -126,8 +128,6 @@ def _table_section(path: str, label: str | None, text: str | None, client: str |
 
 def _image_section(path: str) -> DataSection:
     """Resize images that are large or differ in size."""
-    from PIL import Image
-
     sizes = set()
     files = (file for file in Path(path).expanduser().glob("train/*/[!.]*") if file.is_file())
     for file in islice(files, _EXAMINED_IMAGES):
@@ -174,8 +174,6 @@ def _text_columns(frame: Any, others: Collection[str | None]) -> list[str]:
 
 def _find_code_columns(frame: Any, others: Collection[str | None]) -> list[str]:
     """Return the columns of 3 to 20 different integers, which may be codes; `others` are ignored."""
-    from pyarrow import types
-
     fields = [field for field in frame.schema if field.name not in others]
     names = [field.name for field in fields if types.is_integer(field.type)]
     return [name for name in names if 3 <= len(frame.column(name).drop_null().unique()) <= _MANY]
@@ -197,8 +195,6 @@ def _describe_imbalance(data: DataSet) -> str:
 
 def _why_useless(column: Any) -> str:
     """Return why a model cannot learn from a column; empty if it can."""
-    from pyarrow import compute, types
-
     kind, present = column.type, column.drop_null()
     if len(present) == 0:
         return "is empty"
@@ -241,9 +237,7 @@ def _write_config(section: DataSection, data: DataSet, clients: int | None, trai
         "outputs": f"{data.classes} {task.outputs}",
         "count": count,
         "participation": "1.0" if count <= _FEW_CLIENTS else "0.2",
-        "data": "\n".join(
-            [*comments, *(f"{key} = {inline(value)}" for key, value in section.values.items())]
-        ),
+        "data": "\n".join([*comments, *(f"{k} = {inline(v)}" for k, v in section.values.items())]),
         "partition": partition,
         "evaluation": evaluation,
         "loss": task.loss,

@@ -48,10 +48,8 @@ def alike(counts: Integers) -> bool:
 
 
 def distance_by_chance(counts: Integers) -> float:
-    """Return the expected mean distance of clients of these sizes that all draw from the same mix.
-
-    A share p of n samples is off by sqrt(2 p (1 - p) / (pi n)) on average, by the normal approximation.
-    """
+    """Return the expected mean distance of clients of these sizes that all draw from the same mix."""
+    # A share p of n samples is off by sqrt(2 p (1 - p) / (pi n)) on average, by the normal approximation.
     sizes, shares = counts.sum(1), counts.sum(0) / max(1, counts.sum())
     off = np.sqrt(2 * shares * (1 - shares) / np.pi).sum() / 2
     return float(np.mean(off / np.sqrt(sizes[sizes > 0])))

@@ -10,6 +10,7 @@ from flwr.clientapp import ClientApp
 
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_stored_config
+from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
@@ -24,7 +25,7 @@ from eunoe.flower.node import (
 )
 from eunoe.flower.own_data import decode_facts
 from eunoe.flower.secure.client import STAGES, node_credentials
-from eunoe.flower.wire import decode_order, decode_weights, encode_update
+from eunoe.flower.wire import decode_order, decode_vectors, encode_update
 from eunoe.metrics.base import Evaluation, Rows
 from eunoe.metrics.sums import compute_sums
 
@@ -56,10 +57,7 @@ def _reply_with(handler: Handler, config_path: Path) -> Callable[[Message, Conte
 
 
 def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
-    """Reply with the client's number and, with its own data, its number of training samples.
-
-    Under secure aggregation that is max_samples, since the client's own number stays private.
-    """
+    """Reply with the client's number and, with its own data, its samples or, if secret, max_samples."""
     size, secure = 0, config.secure_aggregation
     if secure is not None:
         node_credentials(node)
@@ -93,7 +91,7 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     if not len(rows):
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
-    weights = decode_weights(content.array_records["weights"])
+    weights = Weights.from_vectors(decode_vectors(content.array_records["weights"]))
     if simulation.private is not None:
         weights = simulation.private.put(weights, load_state(node, decode_order(content)))
     (predictions,) = Engine(simulation, ClientStates(node.state)).evaluate([weights], where)

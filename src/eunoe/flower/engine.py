@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,9 @@ class RemoteEngine(Engine):
     def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         common = wire.encode_broadcast(broadcast) | encode_facts(self.facts)
         waiting, updates, replied = list(clients), dict[int, Update](), 0
-        messages = self.roster.ask(
-            "train", clients, lambda client: self.message(client, broadcast, common), self.timeout
-        )
-        for client, reply in messages:
-            updates[client] = update = self._read_update(simulation, client, reply, broadcast)
+        message = partial(self.message, broadcast, common)
+        for client, reply in self.roster.ask("train", clients, message, self.timeout):
+            updates[client] = update = self._read(simulation, client, reply, broadcast)
             # A skipped client counts toward the quorum: it has replied.
             replied += update.skipped in (None, SKIPPED)
             while waiting and waiting[0] in updates:
@@ -108,14 +107,12 @@ class RemoteEngine(Engine):
             reason = f"it did not reply within {self.timeout:g} s"
             yield updates.get(client) or missing_update(client, broadcast.weights, reason)
 
-    def message(self, client: int, broadcast: Broadcast, common: Mapping[str, Any]) -> RecordDict:
+    def message(self, broadcast: Broadcast, common: Mapping[str, Any], client: int) -> RecordDict:
         """Return the message that tells a client to train: what all receive, and its own order."""
         start = self.states.accepted.get(client)
         return RecordDict({**common, "order": wire.encode_order(self.run, broadcast.round, start)})
 
-    def _read_update(
-        self, simulation: Simulation, client: int, reply: Message, broadcast: Broadcast
-    ) -> Update:
+    def _read(self, simulation: Simulation, client: int, reply: Message, broadcast: Broadcast) -> Update:
         start, federation = broadcast.weights, simulation.federation
         if reply.has_error():
             return missing_update(client, start, self.states.explain_failure(client, reply.error.reason))
@@ -138,11 +135,8 @@ class RemoteEngine(Engine):
             return {}
         broadcast = Broadcast(max(self.states.accepted.values(), default=1), weights)
         common = wire.encode_broadcast(broadcast) | encode_facts(self.facts)
-        replies = sorted(
-            self.roster.ask(
-                "evaluate", agree, lambda client: self.message(client, broadcast, common), self.timeout
-            )
-        )
+        message = partial(self.message, broadcast, common)
+        replies = sorted(self.roster.ask("evaluate", agree, message, self.timeout))
         results = {client: self._read_sums(client, reply) for client, reply in replies}
         known = {client: found for client, found in results.items() if found and found[0]["samples"].sum()}
         if not known:

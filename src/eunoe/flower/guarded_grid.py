@@ -19,12 +19,8 @@ from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest
 from flwr.supercore.inflatable import inflatable_object as inflatable
+from flwr.supercore.inflatable import inflatable_utils as utils
 from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
-from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
-    inflate_object_from_contents,
-    pull_objects,
-)
 from flwr.supercore.run import Run, RunNotRunningException
 from flwr.superlink.grid.http_grid import HttpGrid
 
@@ -65,7 +61,7 @@ class GuardedGrid:
             raise
         except TooLarge:
             problem = f"its reply exceeds the limit of {self.max_bytes} bytes"
-        except ObjectPullError as error:
+        except utils.ObjectPullError as error:
             # As Flower reports it: the node did not complete the upload and is asked again.
             code, problem = ErrorCode.MESSAGE_UNAVAILABLE, str(error)
         except Exception as error:  # Another party's bytes may fail to parse in any way.
@@ -87,13 +83,13 @@ class GuardedGrid:
                 raise TooLarge
             return content
 
-        contents = pull_objects([part.object_id for part in inflatable.iterate_object_tree(tree)], pull_piece)
-        client.ConfirmMessageReceived(
-            ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=name)
-        )
+        pieces = [part.object_id for part in inflatable.iterate_object_tree(tree)]
+        contents = utils.pull_objects(pieces, pull_piece)
+        received_all = ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=name)
+        client.ConfirmMessageReceived(received_all)
         if _array_bytes(contents) > self.max_bytes:
             raise TooLarge
-        reply = inflate_object_from_contents(name, contents)
+        reply = utils.inflate_object_from_contents(name, contents)
         if not isinstance(reply, Message):
             raise TypeError("not a message")
         return reply

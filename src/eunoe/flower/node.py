@@ -38,22 +38,9 @@ class NodeOptions(Options):
     client: int = Field(ge=0, description="The client's number, from 0, unique among the nodes.")
     state: Path = Field(description="A folder in which the client keeps its state between rounds.")
     data: Path | None = Field(None, description="The client's own data: a .npz with x and y, or a folder.")
-    validates: bool = Field(
-        False, alias="validate", description="Whether it evaluates models on its validation part."
-    )
-    key: Path | None = Field(
-        None, description="The node's private key, to sign what it sends under secure aggregation."
-    )
-    peers: Path | None = Field(
-        None, description="A folder with node-K.pub of every client, whose messages must be signed."
-    )
-
-    @property
-    def data_path(self) -> Path:
-        """The path of the client's own data."""
-        if self.data is None:
-            raise InputError(f"client {self.client} has no data path; add data=PATH to --node-config")
-        return self.data
+    validates: bool = Field(False, alias="validate", description="Evaluate models on its validation part.")
+    key: Path | None = Field(None, description="Its private key, to sign messages of secure aggregation.")
+    peers: Path | None = Field(None, description="A folder with node-K.pub of every client, to verify these.")
 
 
 # Replies to a message, from the config, the node's options, the message and the node's memory of the run.
@@ -120,7 +107,9 @@ def own_federation(config: Config, node: NodeOptions, facts: Facts) -> Federatio
         history = History(node.state, node.client)
         history.describe(run_identity(config), hashlib.sha256(content).digest())
     with private_errors(config):
-        return client_federation(config, facts, node.data_path, node.client)
+        if node.data is None:
+            raise InputError(f"client {node.client} has no data path; add data=PATH to --node-config")
+        return client_federation(config, facts, node.data, node.client)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from eunoe.core.tasks import CLASSIFICATION, LANGUAGE_MODEL, MULTILABEL, Regress
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array, Integers, check_inputs
 from eunoe.data.federation import Federation, Part
+from eunoe.data.partitions.base import Division
 from eunoe.data.samples import DataSet, tensor_bytes
 from eunoe.data.sources.npz import read_npz, unpack_fields
 from eunoe.errors import InputError
@@ -58,9 +59,7 @@ class Facts(Options):
     def of(cls, data: DataSet, clients: int, growing: bool = False) -> "Facts":
         x, task = data.test.x, data.task
         shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else ()
-        named = {
-            name: getattr(data, name) for name in ("classes", "mean", "std", "class_names", "vocabulary")
-        }
+        named = {key: getattr(data, key) for key in ("classes", "mean", "std", "class_names", "vocabulary")}
         if isinstance(task, Regression):
             named |= {"target_mean": task.mean, "target_std": task.std}
         return cls(
@@ -125,9 +124,7 @@ class RemoteFederation(Federation):
         return {**super()._arrays(), "declared": self.declared}
 
 
-def _all_to_one(
-    labels: Integers, rng: np.random.Generator, groups: Integers | None = None
-) -> tuple[Integers, Integers]:
+def _all_to_one(labels: Integers, rng: np.random.Generator, groups: Integers | None = None) -> Division:
     return np.arange(len(labels)), np.array([0, len(labels)])
 
 

@@ -87,9 +87,7 @@ class Roster:
         else:
             try:
                 numbers = reply.content.metric_records["numbers"]
-                client, size, validates = (
-                    int(str(numbers[name])) for name in ("client", "size", "validates")
-                )
+                client, size, validates = (int(str(numbers[key])) for key in ("client", "size", "validates"))
                 problem = self._reason_to_refuse(client, size, key)
             except (KeyError, ValueError) as error:
                 problem = f"cannot read a client number from a node's reply: {type(error).__name__} {error}"
@@ -154,10 +152,7 @@ class Roster:
             waiting += [f"{c}" if c in nodes else f"{c} (not connected)" for c in sorted(missing)]
 
     def _poll(self, seconds: float, what: str) -> Iterator[list[str]]:
-        """Refresh until the timeout; log at growing intervals whom the server waits for.
-
-        Each time it yields a list, to which the caller adds those clients.
-        """
+        """Refresh until the timeout; log at growing intervals what clients the caller adds to each list."""
         start, since, due = time.monotonic(), time.strftime("%H:%M:%S"), REMIND_SECONDS
         while True:
             self.refresh()

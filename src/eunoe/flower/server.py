@@ -57,9 +57,7 @@ class RunOptions(Options):
     data: Literal["partition", "own"] = Field(
         "partition", description="Whether clients train on parts of one data set or each on its own."
     )
-    growing: bool = Field(
-        False, description="Whether clients' own data may grow during the run; needs data = 'own'."
-    )
+    growing: bool = Field(False, description="Whether clients' data may grow in the run; needs data = 'own'.")
     clients: int = Field(ge=1, description="Number of clients.")
     keys: Path | None = Field(
         None, description="A folder on the server; only the node with the key of its node-K.pub is client K."
@@ -106,7 +104,10 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
         facts = Facts.of(load_data(config.data), options.clients, options.growing)
     # A grid without a network behind it, as in Flower's simulation, needs no guard.
     connection = GuardedGrid(grid) if isinstance(grid, HttpGrid) else grid
-    roster = Roster(connection, options.clients, RecordDict({**encode_facts(facts)}), node_keys(options))
+    keys = None
+    if options.keys is not None:
+        keys = {k: read_node_key(options.keys / f"node-{k}.pub") for k in range(options.clients)}
+    roster = Roster(connection, options.clients, RecordDict({**encode_facts(facts)}), keys)
     logger.info("waiting for %d clients", options.clients)
     sizes = read_declared_sizes(options.folder)
     # The clients' own sizes are known once all have joined.
@@ -192,13 +193,6 @@ def max_reply_bytes(simulation: Simulation) -> int:
     return SMALL_REPLY + 2 * 8 * max(masked, sum([*sizes, *(upload.size for upload in uploads)]))
 
 
-def node_keys(options: RunOptions) -> dict[int, bytes] | None:
-    """Return the public key required of each client's node, if the options name a folder of keys."""
-    if options.keys is None:
-        return None
-    return {client: read_node_key(options.keys / f"node-{client}.pub") for client in range(options.clients)}
-
-
 def read_declared_sizes(folder: Path) -> Integers | None:
     """Return the sizes that the clients of a run reported, if it has started."""
     path = folder / "partition.safetensors"
@@ -225,9 +219,7 @@ def load_run_name(folder: Path) -> str:
 def format_round(record: Record) -> str:
     """Format a round as one line."""
     parts = [f"round {record['round']}: {count_participants(record)} clients"]
-    parts += [
-        f"{name} {format_main_value(record[name])}" for name in ("test", "validation") if name in record
-    ]
+    parts += [f"{key} {format_main_value(record[key])}" for key in ("test", "validation") if key in record]
     if (lost := (record.get("forgetting") or {}).get("round")) is not None:
         parts.append(f"round forgetting {lost:.4f}")
     if (spent := (record.get("privacy") or {}).get("epsilon")) is not None:

@@ -104,10 +104,7 @@ def wrap(strategy: object) -> Wrapper:
 
 
 class _Call:
-    """A call whose arguments are in the order of the method's parameters.
-
-    Both interfaces pass the round number first and then the model or the replies, under different names.
-    """
+    """A call with its arguments in order: the round, then the model or the replies, whatever their names."""
 
     def __init__(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         call = inspect.signature(method).bind(*args, **kwargs)

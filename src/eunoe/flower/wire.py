@@ -66,10 +66,7 @@ def decode_vectors(record: ArrayRecord) -> dict[str, Tensor]:
 
 
 def decode_declared(record: ArrayRecord, declared: Mapping[str, Form]) -> dict[str, Tensor]:
-    """Decode a record's vectors if they are exactly those declared; raise ValueError otherwise.
-
-    All names, types and sizes are checked before anything is copied.
-    """
+    """Decode a record's vectors, all checked before one is copied; ValueError if they are not as declared."""
     if set(record) != set(declared):
         names = ", ".join(sorted(record)[:10]) or "none"
         raise ValueError(f"it has the vectors {names}, not {', '.join(sorted(declared)) or 'none'}")
@@ -121,14 +118,9 @@ def decode_order(content: RecordDict) -> Order:
     # The run becomes the name of a folder on the client's disk.
     if not is_run_name(run) or round < 1:
         raise ValueError(f"the server's order has run {one_line(run)!r} and round {round}")
-    weights = decode_weights(content.array_records["weights"])
-    broadcast = Broadcast(round, weights, decode_vectors(content.array_records["shared"]))
+    weights, shared = (decode_vectors(content.array_records[name]) for name in ("weights", "shared"))
+    broadcast = Broadcast(round, Weights.from_vectors(weights), shared)
     return Order(run, None if start < 0 else start, broadcast)
-
-
-def decode_weights(record: ArrayRecord) -> Weights:
-    """Decode a model's three vectors."""
-    return Weights.from_vectors(decode_vectors(record))
 
 
 def split_update(
@@ -167,9 +159,7 @@ class Layout:
         self.start, self._declared, self._private = start, uploads, private
         self._compressed = compressed_uploads(compression, uploads, start.parameters.numel())
         self._compression = None if compression is not None and compression.sends_all else compression
-        self.weights = {
-            name: Form.of(self._size(name, len(v)), v.dtype) for name, v in start.vectors().items()
-        }
+        self.weights = {key: Form.of(self._size(key, len(v)), v.dtype) for key, v in start.vectors().items()}
         if self._compression is not None:
             del self.weights["parameters"]
             self.weights |= self._compressed_forms("parameters", self._compression)
@@ -235,13 +225,8 @@ def encode_update(
         return RecordDict({"skipped": ConfigRecord()})
     numbers = {name: getattr(update, name) for name in _NUMBERS} | {"keeps_state": int(keeps_state)}
     weights, others = split_update(update, uploads or {}, private)
-    return RecordDict(
-        {
-            "weights": encode_vectors(weights),
-            "uploads": encode_vectors(others),
-            "numbers": MetricRecord(dict(numbers)),
-        }
-    )
+    vectors = {"weights": encode_vectors(weights), "uploads": encode_vectors(others)}
+    return RecordDict({**vectors, "numbers": MetricRecord(dict(numbers))})
 
 
 def decode_update(content: RecordDict, client: int, layout: Layout) -> tuple[Update, bool]:

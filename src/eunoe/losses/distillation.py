@@ -6,10 +6,8 @@ from torch.nn import functional as F
 
 
 def weigh_teachers(student: Tensor, teachers: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights of a student [C] and teachers [T, C] in each class, from their label counts.
-
-    The weights of a class sum to 1; a class that no client has seen has student weight 1.
-    """
+    """Return the weights of a student [C] and teachers [T, C] per class, by label counts; they sum to 1."""
+    # A class that no client has seen has student weight 1.
     total = student + teachers.sum(0)
     weights = torch.where(total > 0, teachers / torch.where(total > 0, total, 1.0), 0.0)
     return 1 - weights.sum(0), weights

@@ -10,35 +10,33 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.core.tasks import LANGUAGE_MODEL, MULTILABEL, Regression
+from eunoe.core.tasks import LANGUAGE_MODEL, MULTILABEL, Regression, Task
 from eunoe.losses.base import Loss
 
+_TASKS: dict[str, Task] = {task.name: task for task in (MULTILABEL, LANGUAGE_MODEL, Regression())}
 
-class BinaryCrossEntropy(Loss, frozen=True):
+
+class _TaskLoss(Loss, frozen=True):
+    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
+        return _TASKS[self.tasks[0]].losses(logits, labels)
+
+
+class BinaryCrossEntropy(_TaskLoss, frozen=True):
     """Binary cross-entropy of each label, averaged over the labels."""
 
     tasks = ("multilabel",)
 
-    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
-        return MULTILABEL.losses(logits, labels)
 
-
-class NextToken(Loss, frozen=True):
+class NextToken(_TaskLoss, frozen=True):
     """Cross-entropy of the next token, averaged over the tokens of a block."""
 
     tasks = ("language_model",)
 
-    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
-        return LANGUAGE_MODEL.losses(logits, labels)
 
-
-class MeanSquaredError(Loss, frozen=True):
+class MeanSquaredError(_TaskLoss, frozen=True):
     """Mean squared error."""
 
     tasks = ("regression",)
-
-    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
-        return Regression().losses(logits, labels)
 
 
 class Huber(MeanSquaredError, frozen=True):

@@ -15,6 +15,7 @@ from torch import Tensor
 from eunoe.config.options import Options
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.tasks import EVERY, TaskName
+from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate, Upload, Weighting
@@ -74,6 +75,8 @@ class Method(Options):
     aggregates: ClassVar[bool] = True
     # Whether `begin` may change the weights that a client trains from.
     own_start: ClassVar[bool] = False
+    # Whether it needs a model that computes `classifier(features(x))`.
+    needs_features: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
     # Whether `correct` is elementwise, so it may be called on a matrix with a row per client. A class that
@@ -85,6 +88,9 @@ class Method(Options):
 
     def check(self, context: RoundContext) -> list[str]:
         """Raise InputError if the run lacks what the method needs; return warnings of what may go wrong."""
+        if self.needs_features and not context.model.has_features:
+            name = type(self).__name__.lower()
+            raise InputError(f"{name} requires a model that computes `classifier(features(x))`")
         return []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
@@ -139,10 +145,8 @@ class Method(Options):
     def empty_aggregate(self, start: Weights, context: RoundContext) -> Aggregate:
         """Return the sums to which the updates of a round are added."""
         uploads = self.uploads(context)
-        if context.privacy is not None:
-            return context.privacy.aggregate(
-                start, uploads, context.participants, context.seed, context.round
-            )
+        if (privacy := context.privacy) is not None:
+            return privacy.aggregate(start, uploads, context.participants, context.seed, context.round)
         derived = context.server_optimizer.derived()
         return Aggregate(start, self.weighting, uploads, derived, self.keeps_models, context.aggregation)
 

@@ -18,10 +18,8 @@ from eunoe.methods.context import RoundContext
 
 
 def backward(losses: Tensor, shares: Tensor) -> None:
-    """Add the gradient of a weighted sum of losses to the parameters' `grad`.
-
-    This is `torch.autograd.backward` without its argument checks, which take a tenth of a small step.
-    """
+    """Add the gradient of a weighted sum of losses to the parameters' `grad`."""
+    # torch.autograd.backward without its argument checks, which take a tenth of a small step.
     torch.autograd.Variable._execution_engine.run_backward(
         (losses,), (shares,), False, False, (), allow_unreachable=True, accumulate_grad=True
     )

@@ -31,10 +31,7 @@ class ModelInfo:
         """Describe a model."""
         sizes = {name: vector.numel() for name, vector in model.weights.vectors().items()}
         return cls(
-            **sizes,
-            dtype=model.dtype,
-            has_features=model.has_features,
-            has_batch_norm=model.has_batch_norm,
+            **sizes, dtype=model.dtype, has_features=model.has_features, has_batch_norm=model.has_batch_norm
         )
 
 

@@ -82,14 +82,12 @@ class FedCurv(Method):
         lowest, factor = (None if self.memory == "all" else 0.0), 1e6
         fisher = Upload("sum", size, lowest=lowest, factor=factor)
         weighted = Upload("sum", size, factor=factor)
-        whole = {"fisher": fisher, "weighted": weighted}
+        full = {"fisher": fisher, "weighted": weighted}
         sparse = {
             "fisher": fisher._replace(entries=entries),
             "weighted": weighted._replace(entries=entries, indices_of="fisher"),
         }
-        return min(
-            (whole, sparse), key=lambda form: sum(u.bytes_in(context.model.dtype) for u in form.values())
-        )
+        return min((full, sparse), key=lambda its: sum(u.bytes_in(context.model.dtype) for u in its.values()))
 
     def begin(self, client: ClientContext) -> None:
         state, shared = client.state, client.shared

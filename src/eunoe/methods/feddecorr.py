@@ -19,8 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Finite
-from eunoe.errors import InputError
-from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
 
 
 class FedDecorr(Method):
@@ -29,12 +28,8 @@ class FedDecorr(Method):
     beta: Finite = Field(0.1, ge=0, description="Weight of the decorrelation.")
 
     cost = Cost(client_compute="O(batch * features^2) a step")
+    needs_features = True
     neutral = Neutral({"beta": 0.0})
-
-    def check(self, context: RoundContext) -> list[str]:
-        if context.model.has_features:
-            return []
-        raise InputError("feddecorr requires a model that computes `classifier(features(x))`")
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:
         features, logits = client.features(batch.x)

@@ -58,7 +58,6 @@ class FedSOL(Method):
             parts = client.model.views((client.weights - client.start.parameters).abs())
             perturbation = perturbation * torch.cat([F.normalize(part, dim=0).flatten() for part in parts])
         with frozen_statistics(client.model.module):
-            gradient = client.gradient_at(
-                client.weights + perturbation, client.loss_at(batch.x, batch.y), batch
-            )
+            loss = client.loss_at(batch.x, batch.y)
+            gradient = client.gradient_at(client.weights + perturbation, loss, batch)
         client.descend(client.decayed(gradient))

@@ -46,9 +46,8 @@ class FedVLS(Method):
         logits = client.forward(batch.x)
         distilled = vacant_divergence(client.frozen("received", batch), logits, client.counts == 0)
         suppressed = non_label_logits(logits, batch.y, client.counts, batch.mask)
-        return (
-            client.criterion(logits, batch.y) + self.distillation * distilled + self.suppression * suppressed
-        )
+        plain = client.criterion(logits, batch.y)
+        return plain + self.distillation * distilled + self.suppression * suppressed
 
 
 def vacant_divergence(teacher: Tensor, student: Tensor, vacant: Tensor) -> Tensor:

@@ -57,9 +57,7 @@ class Flashback(PublicEpochs):
     gamma: Finite = Field(0.025, ge=0, le=1, description="Share of label counts added per participation.")
     temperature: Finite = Field(3.0, gt=0, description="Temperature of all outputs in the distillation.")
     local: Literal["dynamic", "ntd", "ce"] = Field("dynamic", description="Local loss: dKD, NTD or neither.")
-    server: Literal["dynamic", "ce"] = Field(
-        "dynamic", description="Loss at the server: dKD or cross-entropy."
-    )
+    server: Literal["dynamic", "ce"] = Field("dynamic", description="Server loss: dKD or cross-entropy.")
     knowledge: Literal["counts", "relative", "probabilities"] = Field(
         "counts", description="What a model knows of classes: label counts, their shares, or its mean output."
     )

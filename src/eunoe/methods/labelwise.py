@@ -36,17 +36,16 @@ class Labelwise(Method):
     """FedAvg in which a class's row of the classifier is averaged over the clients that have the class."""
 
     cost = Cost(up="1 + C")
+    needs_features = True
     tasks = CLASSES
     # Where few clients have a label, most changes of its row are 0, and so would be their median.
     takes_aggregation = False
 
     def check(self, context: RoundContext) -> list[str]:
-        if not context.model.has_features:
-            raise InputError("labelwise requires a model that computes `classifier(features(x))`")
         if context.server_optimizer.gma is not None:
             # It would damp most the rows that few clients own, which this method should keep.
             raise InputError("labelwise cannot be combined with server_optimizer.gma: leave it out")
-        return []
+        return super().check(context)
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
         return {"owned": Upload(self.weighting, context.data.classes, lowest=0.0, highest=1.0, whole=True)}

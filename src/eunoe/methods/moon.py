@@ -19,7 +19,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.errors import InputError
 from eunoe.methods import Batch, ClientContext, Cost, Finished, Method, Neutral, RoundContext, Weights
 
 
@@ -30,12 +29,8 @@ class Moon(Method):
     tau: float = Field(0.5, ge=1e-6, le=1e6, description="Temperature of the contrastive loss.")
 
     cost = Cost(client_state="1", client_compute="+ 2 forward a step (a round if un-augmented)")
+    needs_features = True
     neutral = Neutral({"mu": 0.0})
-
-    def check(self, context: RoundContext) -> list[str]:
-        if context.model.has_features:
-            return []
-        raise InputError("moon requires a model that computes `classifier(features(x))`")
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
         model = context.model

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
+from PIL import Image
 from pydantic import Field, PrivateAttr
 
 from eunoe.config.toml import to_toml
@@ -17,9 +18,7 @@ _TAG = "eunoe.run"
 class MLflow(Tracker):
     """MLflow: a run in a tracking server or database."""
 
-    uri: str | None = Field(
-        None, description="The tracking server or database; by default MLflow's own default."
-    )
+    uri: str | None = Field(None, description="The tracking server or database; by default MLflow's own.")
     experiment: str = Field("eunoe", description="The experiment that the run belongs to.")
 
     needs = "mlflow"
@@ -46,8 +45,6 @@ class MLflow(Tracker):
         self._client.log_batch(self._id, [Metric(name, value, now, round) for name, value in values.items()])
 
     def figure(self, round: int, name: str, png: bytes) -> None:
-        from PIL import Image
-
         self._client.log_image(self._id, Image.open(BytesIO(png)), f"figures/{name}.png")
 
     def close(self, outcome: Outcome) -> None:

@@ -5,6 +5,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
 from pydantic import Field, PrivateAttr
 
 from eunoe.config.toml import to_toml
@@ -33,9 +35,6 @@ class TensorBoard(Tracker):
             self._writer.add_scalar(name, value, round)
 
     def figure(self, round: int, name: str, png: bytes) -> None:
-        import numpy as np
-        from PIL import Image
-
         pixels = np.asarray(Image.open(BytesIO(png)).convert("RGB"))
         self._writer.add_image(f"figures/{name}", pixels, round, dataformats="HWC")
 

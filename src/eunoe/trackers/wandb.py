@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
+from PIL import Image
 from pydantic import Field, PrivateAttr
 
 from eunoe.errors import Outcome
@@ -41,7 +42,6 @@ class WandB(Tracker):
 
     def figure(self, round: int, name: str, png: bytes) -> None:
         import wandb
-        from PIL import Image
 
         self._run.log({f"figures/{name}": wandb.Image(Image.open(BytesIO(png)))}, step=round)
 

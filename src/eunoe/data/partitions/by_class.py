@@ -1,5 +1,7 @@
 """Partitions by class: each client gets its own class mix."""
 
+from bisect import bisect_right
+
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
@@ -21,9 +23,7 @@ CHUNK = 4096
 class Dirichlet(Partition):
     """Clients of equal size, each with its own class mix drawn from a Dirichlet distribution."""
 
-    alpha: float = Field(
-        0.1, gt=0, le=1e6, description="Concentration: 0 one class each, large the overall mix."
-    )
+    alpha: float = Field(0.1, gt=0, le=1e6, description="Concentration: 0 one class, large the overall mix.")
 
     def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
         rows, starts, left = rows_by_class(labels, generator)
@@ -175,11 +175,5 @@ def block_size(counts: Integers, blocks: int) -> int:
     """Return the largest size at which classes of these counts can be cut into this many blocks."""
     if blocks > (total := int(counts.sum())):
         raise InputError(f"{total:,} samples cannot be cut into {blocks:,} shards; use fewer shards")
-    low, high = 1, total // blocks
-    while low < high:
-        middle = (low + high + 1) // 2
-        if (counts // middle).sum() >= blocks:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    sizes = range(1, total // blocks + 1)
+    return bisect_right(sizes, -blocks, key=lambda size: -int((counts // size).sum()))

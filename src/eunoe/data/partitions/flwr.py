@@ -40,11 +40,8 @@ class FlwrPartition:
     """
 
     def __init__(self, partitioner_class: Callable[..., Any], name: str, options: dict[str, Any]) -> None:
-        self.partitioner_class, self.name, self.options = (
-            partitioner_class,
-            f"partition 'flwr:{name}'",
-            options,
-        )
+        self.partitioner_class, self.options = partitioner_class, options
+        self.name = f"partition 'flwr:{name}'"
         parameters = inspect.signature(partitioner_class).parameters
         for key in options:
             if key not in parameters:

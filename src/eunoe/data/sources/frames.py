@@ -62,10 +62,8 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
         if path.suffix == ".parquet":
             check_regular(path)
             return _check_frame(parquet.read_table(path, page_checksum_verification=True), str(path))
-        convert = csv.ConvertOptions(
-            strings_can_be_null=not texts, column_types=dict.fromkeys(texts, string())
-        )
-        convert.null_values = [*convert.null_values, _EMPTY]
+        cells = csv.ConvertOptions(strings_can_be_null=not texts, column_types=dict.fromkeys(texts, string()))
+        cells.null_values = [*cells.null_values, _EMPTY]
         parse = csv.ParseOptions(newlines_in_values=True)
         with open_regular(path) as stored, _OPENERS.get(path.suffix, nullcontext)(stored) as file:
             # Arrow's threads may outlive Python's file object, and abort the process when it ends.
@@ -73,7 +71,7 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
             while block := file.read(1 << 20):
                 content.write(block)
                 check_expansion(content.tell(), size, str(path))
-        frame = csv.read_csv(BufferReader(content.getvalue()), parse_options=parse, convert_options=convert)
+        frame = csv.read_csv(BufferReader(content.getvalue()), parse_options=parse, convert_options=cells)
         return _check_frame(frame, str(path))
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None

@@ -176,9 +176,7 @@ def _download(spec: HubSpec, revision: str, folder: Path) -> tuple[dict[str, Any
                     out.write(chunk)
                     digest.update(chunk)
             if file.sha256 and digest.hexdigest() != file.sha256:
-                raise InputError(
-                    f"{file.path} of hub data set {spec.repo} is corrupt (SHA-256 mismatch); try again"
-                )
+                raise InputError(f"{file.path} of {spec.repo} is corrupt (SHA-256 mismatch); try again")
             parts[-1].append(path)
             record.append({"path": file.path, "bytes": path.stat().st_size, "sha256": digest.hexdigest()})
     return {"repo": spec.repo, "revision": revision, "commit": commit, "files": record}, parts

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 import numpy as np
+from PIL import Image
 from pydantic import Field
 
 from eunoe.data.arrays import from_arrays
@@ -34,8 +35,6 @@ class ImageDecoder:
 
     def decode(self, source: Path | IO[bytes], where: str) -> Bytes:
         """Return the image as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
-        from PIL import Image
-
         try:
             with Image.open(source) as image:
                 return self._convert(image, where)
@@ -48,8 +47,6 @@ class ImageDecoder:
             raise InputError(f"{where} is not an image Pillow can read ({type(error).__name__})") from None
 
     def _convert(self, image: Any, where: str) -> Bytes:
-        from PIL import Image
-
         if image.mode not in _GRAY | _COLORED:
             raise InputError(f"{where} has pixels of type {image.mode}; only 8-bit channels are supported")
         mode: Mode = "L" if image.mode in _GRAY else "RGB"

@@ -203,9 +203,7 @@ class Vocabulary(TextEncoder):
         return [self._numbers.get(token, UNKNOWN) for token in split(text, self.unit)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        tokens = [
-            self.tokens[number - FIRST] if number >= FIRST else "\N{REPLACEMENT CHARACTER}" for number in ids
-        ]
+        tokens = [self.tokens[at - FIRST] if at >= FIRST else "\N{REPLACEMENT CHARACTER}" for at in ids]
         return (" " if self.unit == "words" else "").join(tokens)
 
     def encode_list(self, texts: Sequence[str]) -> NDArray[np.int16 | np.int32]:

@@ -17,9 +17,7 @@ class Arrival(Stream):
     leaving: Finite = Field(0.0, ge=0, le=1, description="Share of clients that leave, at any round after.")
     day: PositiveInt | None = Field(None, description="Rounds per day; by default there are no days.")
     awake: Finite = Field(0.5, gt=0, le=1, description="Share of a day in which a client is available.")
-    together: Finite = Field(
-        0.5, ge=0, le=1, description="Similarity of the clients' hours, 0 (spread out) to 1 (equal)."
-    )
+    together: Finite = Field(0.5, ge=0, le=1, description="Similarity of their hours: 0 spread out, 1 equal.")
     over: PositiveInt | None = Field(None, description="Rounds of joining and leaving; default: all.")
 
     def _check_options(self) -> None:

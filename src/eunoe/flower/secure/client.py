@@ -89,21 +89,16 @@ class Round:
         # Two vectors under one mask would reveal their difference.
         self.history.mask(secrets, self.session, digest)
         self._remember(_SENT, secrets, keys, peers, digest)
-        return RecordDict(
-            {
-                "masked": encode_vectors({"sum": torch.from_numpy(words.view("int64"))}),
-                "numbers": MetricRecord({"keeps_state": int(done.keeps_state)}),
-            }
-        )
+        masked = encode_vectors({"sum": torch.from_numpy(words.view("int64"))})
+        return RecordDict({"masked": masked, "numbers": MetricRecord({"keeps_state": int(done.keeps_state)})})
 
     def confirm_alive(self) -> RecordDict:
         """Sign the lists of keys and peers, and the clients whose vectors arrived according to the server."""
         participant = self._sent()
         statement = participant.statement(messages.decode_clients(self.content.config_records["alive"]))
         self.history.sign(participant.secrets, statement)
-        return RecordDict(
-            {"signature": messages.encode_bytes({self.node.client: sign_message(self.key, statement)})}
-        )
+        signature = {self.node.client: sign_message(self.key, statement)}
+        return RecordDict({"signature": messages.encode_bytes(signature)})
 
     def reveal_shares(self) -> RecordDict:
         """Reply with one share of each client if enough clients signed the same, and delete all secrets."""
@@ -155,13 +150,11 @@ class Round:
         if len(clients) > simulation.context.participants:
             raise InputError(f"the server names {len(clients)} clients, more than take part in a round")
 
-    def _check_agreement(
-        self, statement: bytes, alive: Collection[int], signatures: Mapping[int, bytes]
-    ) -> None:
+    def _check_agreement(self, statement: bytes, alive: Collection[int], signed: Mapping[int, bytes]) -> None:
         """Check that as many clients as the threshold requires signed the same statement."""
         signers = sum(
             client in alive and self._is_signed(client, statement, signature)
-            for client, signature in signatures.items()
+            for client, signature in signed.items()
         )
         if signers < (least := self.session.threshold):
             raise InputError(f"{signers} clients signed which vectors arrived, fewer than {least}")

@@ -5,6 +5,7 @@ them is removed from the masks by what the others reveal, and its update is in t
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,9 +69,8 @@ class SecureRemoteEngine(RemoteEngine):
         common["peers"] = messages.encode_clients(peers)
         # In the order of the round, as without masks.
         order, alive = [client for client in clients if client in peers], list[int]()
-        for client, (vector, keeps_state) in stages.ask(
-            "train.masked", order, lambda client: self.message(client, broadcast, common), read_vector
-        ):
+        message = partial(self.message, broadcast, common)
+        for client, (vector, keeps_state) in stages.ask("train.masked", order, message, read_vector):
             total += vector
             alive.append(client)
             if keeps_state:

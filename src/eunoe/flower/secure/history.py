@@ -34,10 +34,7 @@ def run_identity(config: Config) -> str:
 
 
 def vector_digest(model: bytes, vector: bytes) -> bytes:
-    """Return what identifies a client's vector: the model it started from and the vector.
-
-    With the vector alone, a client that learns nothing could help in one round only.
-    """
+    """Return what identifies a client's vector, of which one that learns nothing has the same every round."""
     return hashlib.sha256(hashlib.sha256(model).digest() + vector).digest()
 
 
