@@ -261,3 +261,9 @@ def test_the_report_of_a_loop(tmp_path):
     text = watched(name="toy").report(tmp_path / "report.html").read_text()
     assert "</span>toy</th>" in text
     assert "chart-knowledge-lost" in text
+
+
+@pytest.mark.parametrize("data", ["test.csv", (np.zeros((4, 3)), np.zeros(4))])
+def test_test_data_that_are_no_batches_of_tensors_are_refused(data):
+    with pytest.raises(InputError, match="a pair of tensors"):
+        Forgetting(data, classes=2).start(torch.nn.Linear(3, 2))

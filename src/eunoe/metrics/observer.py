@@ -236,6 +236,8 @@ def _split_batch(batch: Batch) -> tuple[Input, Tensor]:
             raise InputError(f"a batch has {names}, none of which is 'labels': rename it or pass (x, y)")
         fields = {name: value for name, value in batch.items() if name != label and isinstance(value, Tensor)}
         batch = fields if len(fields) > 1 else next(iter(fields.values())), batch[label]
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError("test data are a pair of tensors (x, y), or an iterable of such batches")
     x, y = as_input(batch[0]), batch[1]
     if len(x) != len(y):
         raise InputError(f"the test data have {len(x)} inputs and {len(y)} labels; pass equally many")
