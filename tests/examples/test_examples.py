@@ -16,8 +16,8 @@ PRINTED = {
 }
 # Most of their time is Ray's start.
 ON_RAY = {"flower_project.py", "ray_cluster.py"}
-# tests/report/test_observer.py and test_bounded_updates.py run these.
-ELSEWHERE = {"bare_loop.py", "bounded_updates.py"}
+# tests/report/test_observer.py, test_bounded_updates.py and test_shakespeare.py run these.
+ELSEWHERE = {"bare_loop.py", "bounded_updates.py", "shakespeare.py"}
 
 
 def printed(name: str, folder: Path) -> str:

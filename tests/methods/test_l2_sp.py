@@ -10,6 +10,7 @@ import torch
 
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.running import resume, run
 from eunoe.store.checkpoints import start_state
@@ -49,13 +50,23 @@ def test_the_gradient_by_hand(method: str, stiffness: float) -> None:
     assert sent["start"].tolist() == [1.0]
     if method == "ewc":
         assert sent["fisher"].tolist() == pytest.approx([stiffness])
-    from eunoe.server.updates import Broadcast
-
     client, _ = begin(sim, 0, Broadcast(1, state.weights, sent), {})
     sim.method.begin(client)
     client.weights.fill_(1.5)
     corrected = sim.method.correct(client, torch.tensor([0.25]))
     assert corrected.tolist() == pytest.approx([0.25 + 3.0 * stiffness * 0.5])
+
+
+def test_a_step_never_overshoots_the_start() -> None:
+    sim = simulation({"name": "l2_sp", "weight": 1e6})
+    state = start_state(sim)
+    client, _ = begin(
+        sim, 0, Broadcast(1, state.weights, sim.method.broadcast(state.server, sim.context)), {}
+    )
+    sim.method.begin(client)
+    client.weights.fill_(1.5)
+    step = client.lr * sim.method.correct(client, torch.zeros(1))
+    assert step.tolist() == pytest.approx([0.5])
 
 
 def test_rehearsal_takes_steps_on_the_reference_set(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ https://arxiv.org/abs/1612.00796
              the training parts of the reference sets (`retain`), of at most max_samples of each
 
 Departures: the paper is not federated, and anchors at the optimum of each earlier task; here it is the start
-model, and labels are the true ones (empirical Fisher information).
+model, and labels are the true ones (empirical Fisher information). weight I is at most 1 / lr.
 """
 
 import torch

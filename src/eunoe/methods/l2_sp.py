@@ -7,7 +7,7 @@ https://arxiv.org/abs/1802.01483
     alpha   weight
 
 Departures: the paper is not federated, and has a second weight for parameters that are new in fine-tuning;
-here all have one.
+here all have one. The factor of y - w_0 is at most 1 / lr.
 """
 
 import torch
@@ -36,7 +36,9 @@ class L2SP(Method):
     def begin(self, client: ClientContext) -> None:
         start = client.shared["start"]
         client.cache["start"] = start
-        client.cache["stiffness"] = self.weight * client.shared.get("fisher", torch.ones_like(start))
+        stiffness = self.weight * client.shared.get("fisher", torch.ones_like(start))
+        # A step that is longer than the distance would overshoot the start.
+        client.cache["stiffness"] = stiffness.clamp(max=1 / client.lr)
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         return torch.addcmul(gradient, client.cache["stiffness"], client.weights - client.cache["start"])
