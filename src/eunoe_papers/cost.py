@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.data.specs import SPECS
+from eunoe.data.builtin import SPECS
 from eunoe.simulation.many import Planned
 from eunoe_papers import read_table
 from eunoe_papers.experiment import PlannedRun

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eunoe.analysis.statistics import Interval, student_interval
-from eunoe.data.specs import SPECS
+from eunoe.data.builtin import SPECS
 from eunoe_papers import read_table
 from eunoe_papers.claims import Claim, Comparison, Values
 from eunoe_papers.experiment import Experiment, Scale

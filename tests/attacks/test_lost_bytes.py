@@ -14,9 +14,9 @@ from PIL import Image
 from eunoe.analysis.comparison import Comparison
 from eunoe.core.flat_model import load_state
 from eunoe.data import builtin
+from eunoe.data.builtin import SPECS
 from eunoe.data.loading import load
 from eunoe.data.sources.npz import read_npz, write_npz
-from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
 from eunoe.simulation.running import resume, run
 from eunoe.store.reader import read_run

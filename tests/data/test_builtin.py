@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from eunoe.data import builtin as named
-from eunoe.data.builtin import diabetes, digit_attributes, digits, fetch_named, load_named, path_of
+from eunoe.data.builtin import SPECS, diabetes, digit_attributes, digits, fetch_named, load_named, path_of
 from eunoe.data.catalog import entry
 from eunoe.data.sources import hub
-from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
 from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures
 

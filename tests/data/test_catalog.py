@@ -6,11 +6,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from eunoe.data.builtin import digits
+from eunoe.data.builtin import SPECS, TABLES, digits
 from eunoe.data.catalog import EMBEDDED, entries, entry, fetch
 from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import npz, write_npz
-from eunoe.data.specs import SPECS, TABLES
 from eunoe.errors import InputError
 from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures
 

@@ -307,3 +307,13 @@ def test_each_client_is_the_writer_of_its_samples():
 )
 def test_otherwise_nobody_is_a_writer(writers, offsets):
     assert find_writers(np.array(writers, np.int64), np.array(offsets)) is None
+
+
+def test_counts_of_all_clients() -> None:
+    y, ids = np.array([0, 1, 2, 0, 2, 0, 2, 1]), np.array([7, 8, 8, 7, 8, 8, 9, 9])
+    federation = Federation.from_arrays(
+        y[:, None] * 1.0, y, y[:, None] * 1.0, y, client_ids=ids, validation=0.5
+    )
+    train, validation = federation.all_counts(), federation.all_counts("validation")
+    assert train.sum(1).tolist() == [1, 2, 1]
+    assert (train + validation).tolist() == [[2, 0, 0], [1, 1, 2], [0, 1, 1]]

@@ -3,17 +3,10 @@
 import numpy as np
 import pytest
 
-from eunoe.data import Federation
-from eunoe.data.statistics import alike, distance_by_chance, label_counts, summarize
+from eunoe.data.statistics import alike, distance_by_chance, summarize
 
 # Client 0 has classes 0, 0; client 1 has 0, 1, 2, 2; client 2 has nothing; client 3 has 2, 1.
 COUNTS = np.array([[2, 0, 0], [1, 1, 2], [0, 0, 0], [0, 1, 1]])
-
-
-def test_label_counts() -> None:
-    y, ids = np.array([0, 1, 2, 0, 2, 0, 2, 1]), np.array([7, 8, 8, 7, 8, 8, 9, 9])
-    federation = Federation.from_arrays(y[:, None] * 1.0, y, y[:, None] * 1.0, y, client_ids=ids)
-    assert label_counts(federation).tolist() == COUNTS[[0, 1, 3]].tolist()
 
 
 def test_numbers_by_hand() -> None:

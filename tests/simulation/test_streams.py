@@ -10,7 +10,7 @@ import torch
 from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
-from eunoe.data.streams.arrival import draw_schedule
+from eunoe.data.streams.changes import draw_schedule
 from eunoe.search.sweep import plan
 from eunoe.search.tune import tune
 from eunoe.simulation.build import UserObjects, assemble

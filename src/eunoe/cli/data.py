@@ -62,7 +62,8 @@ def show(
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.core.rng import generator
     from eunoe.core.tasks import LABELED
-    from eunoe.data.statistics import label_counts, size_numbers, summarize
+    from eunoe.data.federation import PARTS
+    from eunoe.data.statistics import size_numbers, summarize
     from eunoe.errors import InputError
     from eunoe.report.figures.partition import partition_chart
     from eunoe.report.pages import number_lines, size_lines, write_partition_report
@@ -78,7 +79,7 @@ def show(
         if federation.task.name not in LABELED:
             lines[panel] = size_lines(**size_numbers(sizes))
             continue
-        counts = label_counts(federation)
+        counts = np.sum([federation.all_counts(part) for part in PARTS], axis=0)
         lines[panel] = number_lines(summarize(counts, sizes), federation.classes, type(federation.task))
         chance = generator(settings.seed, "clients in the partition figure")
         drawn = drawn or sorted(chance.permutation(len(federation))[:clients].tolist())

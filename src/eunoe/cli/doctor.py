@@ -140,9 +140,8 @@ def describe(machine: Machine) -> list[list[str]]:
     from importlib.metadata import PackageNotFoundError, version
 
     from eunoe import __version__
-    from eunoe.data.builtin import path_of, table_path
+    from eunoe.data.builtin import SPECS, TABLES, path_of, table_path
     from eunoe.data.sources.hub import data_folder
-    from eunoe.data.specs import SPECS, TABLES
 
     rows = [
         ["processor", f"{machine.processor}, {machine.cores} cores for this process"],

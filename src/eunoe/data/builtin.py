@@ -5,12 +5,12 @@ Arrays are <name>.npz, downloaded if missing; tables and texts are <name>.csv, a
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import PositiveInt, TypeAdapter
 
 from eunoe.core.fields import describe_input
 from eunoe.data.arrays import from_rows, mean_and_std, number_ids
@@ -18,12 +18,13 @@ from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources import hub
 from eunoe.data.sources.frames import LabeledRows, column_values, label_rows, read_frame, read_values
+from eunoe.data.sources.hub import HubSpec
 from eunoe.data.sources.npz import make_dataset, read_npz, standardize_signal
 from eunoe.data.sources.table import from_table
 from eunoe.data.sources.text import Vocabulary, encode_rows, fit_encoder, text
-from eunoe.data.specs import SPECS, TABLES, DataSetSpec
 from eunoe.data.split import every_fifth_row
 from eunoe.errors import InputError, nearest
+from eunoe.text import read_data
 
 logger = logging.getLogger(__name__)
 # The digits that have each attribute; a loop is a closed line in the printed digit.
@@ -33,6 +34,37 @@ ATTRIBUTES = {
     "above four": (5, 6, 7, 8, 9),
     "has a loop": (0, 6, 8, 9),
 }
+
+
+@dataclass(frozen=True)
+class DataSetSpec:
+    """A built-in data set, a section of specs.toml.
+
+    `rows` are those of the hub's training and test splits; `sha256` is that of the arrays x_train, y_train,
+    x_test, y_test one after the other in their official order. `mean` and `std` are None if they
+    are measured when the data is loaded. `about` is the docstring of its loader.
+    """
+
+    classes: int
+    shape: tuple[int, ...]
+    rows: tuple[int, int]
+    class_names: tuple[str, ...] | None = None
+    hub: HubSpec | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    writers: bool = False
+    dtype: str = "uint8"
+    sha256: str | None = None
+    about: str = ""
+
+
+_VALUES = read_data("eunoe.data", "specs.toml")
+# Data sets that are stored as a CSV file: their `columns` and number of `classes`.
+TABLES = _VALUES.pop("tables")
+for _spec in _VALUES.values():
+    _spec["class_names"] = _spec["class_names"].split(", ") if "class_names" in _spec else None
+
+SPECS = TypeAdapter(dict[str, DataSetSpec]).validate_python(_VALUES)
 
 
 def digits() -> DataSet:

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.data.builtin import fetch_named, get_spec, load_named, path_of, table_path
+from eunoe.data.builtin import SPECS, TABLES, fetch_named, get_spec, load_named, path_of, table_path
 from eunoe.data.loading import load
 from eunoe.data.samples import checksum
 from eunoe.data.sources.hub import data_folder, read_record
 from eunoe.data.sources.npz import npz
-from eunoe.data.specs import SPECS, TABLES
 from eunoe.errors import InputError
 
 # Data sets that come with scikit-learn.

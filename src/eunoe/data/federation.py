@@ -268,9 +268,9 @@ class Federation:
         labels = self.data.train.y[torch.from_numpy(rows)]
         return self.task.counts(labels, torch.zeros(len(rows), dtype=torch.int64), 1, self.classes)[0]
 
-    def all_counts(self) -> Integers:
-        """Return the number of training samples per class of each client [clients, classes]."""
-        rows, owners = (torch.from_numpy(array) for array in self.pooled("train"))
+    def all_counts(self, part: Part = "train") -> Integers:
+        """Return the number of samples per class in each client's part [clients, classes]."""
+        rows, owners = (torch.from_numpy(array) for array in self.pooled(part))
         return self.task.counts(self.data.train.y[rows], owners, len(self), self.classes).numpy()
 
     def inputs(self, source: SampleSet, rows: Tensor, client: int | None = None) -> Input:

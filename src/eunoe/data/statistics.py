@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from eunoe.data.checks import Integers
-from eunoe.data.federation import Federation
 
 # Clients count as alike below this mean distance from the overall mix, or below this multiple of the distance
 # expected by chance.
@@ -32,13 +30,6 @@ class PartitionNumbers:
     # together: 0 is the same mix, 1 no class in common.
     distance_mean: float
     single_class_share: float
-
-
-def label_counts(federation: Federation) -> Integers:
-    """Return the label counts [clients, classes] of all samples of each client."""
-    owners = torch.from_numpy(np.repeat(np.arange(len(federation)), np.diff(federation.offsets)))
-    labels = federation.data.train.y[torch.from_numpy(federation.order)]
-    return federation.task.counts(labels, owners, len(federation), federation.classes).numpy()
 
 
 def alike(counts: Integers) -> bool:

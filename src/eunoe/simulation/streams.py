@@ -14,7 +14,7 @@ from eunoe.data.federation import Federation
 from eunoe.data.partitions.base import Division
 from eunoe.data.partitions.without_labels import Natural
 from eunoe.data.streams.base import CombinedChanges, Stream, Timeline
-from eunoe.data.streams.samples import ClassesInPhases
+from eunoe.data.streams.changes import ClassesInPhases
 
 Partition = Callable[..., Division]
 

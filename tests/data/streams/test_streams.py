@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation, in_round
 from eunoe.data.streams import Timeline
-from eunoe.data.streams.arrival import Arrival
 from eunoe.data.streams.base import Changes, CombinedChanges
-from eunoe.data.streams.samples import ClassPhases
+from eunoe.data.streams.changes import Arrival, ClassPhases
 from eunoe.errors import InputError
 from eunoe.simulation.build import assemble
 
@@ -184,7 +183,7 @@ def test_natural_clients_cannot_be_drawn_again() -> None:
     data = Federation.from_arrays(np.random.rand(120, 3), np.arange(120) % 3, client_ids=ids)
     bound = ClassPhases(phases=3).resolve(30).bind(Timeline(data, 0))
     assert bound.phases(30) == (1, 11, 21)
-    from eunoe.data.streams.samples import LabelDrift
+    from eunoe.data.streams.changes import LabelDrift
 
     with pytest.raises(InputError, match="redrawn, not 'natural'"):
         LabelDrift().resolve(30).bind(Timeline(data, 0))

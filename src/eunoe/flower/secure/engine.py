@@ -45,6 +45,15 @@ class SecureRemoteEngine(RemoteEngine):
         total = np.zeros(simulation.secure.fixed_point.size, np.uint64)
         stages = Stages(self, session, clients)
 
+        def read_keys(client: int, content: RecordDict) -> PublicKeys:
+            return messages.decode_keys(content.config_records["keys"])[client]
+
+        def read_signature(client: int, content: RecordDict) -> bytes:
+            return messages.decode_bytes(content.config_records["signature"])[client]
+
+        def read_shares(client: int, content: RecordDict) -> dict[int, bytes]:
+            return messages.decode_bytes(content.config_records["shares"])
+
         def read_sealed(client: int, content: RecordDict) -> dict[int, bytes]:
             shares = messages.decode_bytes(content.config_records["sealed"])
             if set(shares) != set(keys):
@@ -61,7 +70,7 @@ class SecureRemoteEngine(RemoteEngine):
             received = {sender: shares[client] for sender, shares in sealed.items()}
             return {**agreed, "sealed": messages.encode_bytes(received)}
 
-        keys = stages.collect("query.keys", clients, lambda _: {}, _read_keys)
+        keys = stages.collect("query.keys", clients, lambda _: {}, read_keys)
         published = {"keys": messages.encode_keys(keys)}
         sealed = stages.collect("query.shares", list(keys), lambda _: published, read_sealed)
         peers = {client: keys[client] for client in sealed}
@@ -77,27 +86,15 @@ class SecureRemoteEngine(RemoteEngine):
                 self.states.pending.add((client, broadcast.round))
         stages.require_enough(alive)
         arrived = {"alive": messages.encode_clients(alive)}
-        signatures = stages.collect_enough("query.confirm", alive, lambda _: arrived, _read_signature)
+        signatures = stages.collect_enough("query.confirm", alive, lambda _: arrived, read_signature)
         agreed = {**arrived, "signatures": messages.encode_bytes(signatures)}
-        revealed = stages.collect_enough("query.unmask", alive, write_sealed, _read_shares)
+        revealed = stages.collect_enough("query.unmask", alive, write_sealed, read_shares)
         try:
             words = unmask(session, total, peers, alive, revealed, messages.broadcast_digest(common))
         except BadShares as error:
             raise RunFailed(f"secure aggregation: round {broadcast.round} failed: {error}") from None
         summed = [client for client in clients if client in set(alive)]
         return SecureSum(torch.from_numpy(words.view(np.int64)), summed, stages.dropped)
-
-
-def _read_keys(client: int, content: RecordDict) -> PublicKeys:
-    return messages.decode_keys(content.config_records["keys"])[client]
-
-
-def _read_signature(client: int, content: RecordDict) -> bytes:
-    return messages.decode_bytes(content.config_records["signature"])[client]
-
-
-def _read_shares(client: int, content: RecordDict) -> dict[int, bytes]:
-    return messages.decode_bytes(content.config_records["shares"])
 
 
 class Stages:
