@@ -322,3 +322,20 @@ def changed(found, accuracy):
     last = {**found.metrics[-1], "round": 3, "test": {"accuracy": accuracy, "per_class": [accuracy] * 4}}
     last["forgetting"] = {"round": None, "fedntd": 0.0}
     return replace(found, metrics=[*phases, {**last, "phases": {"phase": 2, "began": 3}}])
+
+
+@pytest.mark.parametrize(
+    ("counts", "weights", "proposed"),
+    [([90, 10], "none", ["class weights"]), ([50, 50], "none", []), ([90, 10], "balanced", [])],
+)
+def test_class_weights_are_proposed_for_a_useless_model_if_classes_are_rare(counts, weights, proposed):
+    loss = {"name": "ce", "class_weights": weights}
+    found = records(0.9, [0.9, 0.9], 0.9, np.tile(counts, (2, 1)), loss=loss)
+    for record in found.metrics:
+        record["test"]["per_class"] = [1.0, 0.0]
+    for name in ("start", "merged"):
+        found.probes[0][name] = [1.0, 0.0]
+    found.probes[0]["local"] = [[1.0, 0.0]] * 2
+    diagnosis = diagnose(found)
+    assert diagnosis.kind == "useless"
+    assert [remedy.name for remedy in diagnosis.remedies] == proposed
