@@ -335,3 +335,20 @@ def test_a_start_model_that_is_forgotten_comes_first():
         {"averaging": {"with_start": 0.3}},
         {"training": {"epochs": 1}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "weights", "proposed"),
+    [([90, 10], "none", ["class weights"]), ([50, 50], "none", []), ([90, 10], "balanced", [])],
+)
+def test_class_weights_are_proposed_for_a_useless_model_if_classes_are_rare(counts, weights, proposed):
+    loss = {"name": "ce", "class_weights": weights}
+    found = records(0.9, [0.9, 0.9], 0.9, np.tile(counts, (2, 1)), loss=loss)
+    for record in found.metrics:
+        record["test"]["per_class"] = [1.0, 0.0]
+    for name in ("start", "merged"):
+        found.probes[0][name] = [1.0, 0.0]
+    found.probes[0]["local"] = [[1.0, 0.0]] * 2
+    diagnosis = diagnose(found)
+    assert diagnosis.kind == "useless"
+    assert [remedy.name for remedy in diagnosis.remedies] == proposed

@@ -162,12 +162,16 @@ def _apply_rules(
 def _proposals(run: RunRecords, clients: PartitionNumbers | None) -> dict[str, Remedy | None]:
     """Return all remedies by key, with those that depend on the run; None for one that does not fit it."""
     config, rate = run.config, run.checked_config.training.lr
+    counts = _label_counts(run)
+    rare = counts is not None and counts.sum(0).max() >= 4 * counts.sum(0).min()
+    weighted = config["loss"].get("class_weights") == "balanced"
     smaller = {"training": {"lr": float(f"{rate / 5:.3g}")}}
     first = "a smaller learning rate is the first thing to try"
     return {
         **REMEDIES,
         "smaller_lr": Remedy("smaller learning rate", smaller, first),
         "wsm": None if labels_alike(run) else _wsm(config, clients),
+        "class_weights": REMEDIES["class_weights"] if rare and not weighted else None,
         "scaffold": _scaffold(run),
         "flashback": _with_public(REMEDIES["flashback"], config),
         "feddf": _with_public(REMEDIES["feddf"], config),

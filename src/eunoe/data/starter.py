@@ -75,7 +75,7 @@ def starter_configs(
     if reader == "table":
         section = _table_section(path, label, text, client)
     elif label or text or client:
-        raise InputError(f"{path} is not a table: omit the columns")
+        raise InputError(f"{path} is not a table, so it has no columns: omit --label, --text and --client")
     else:
         section = _image_section(path) if reader == "folder" else DataSection("npz", {"name": path})
     data = load(**section.values)
