@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
 def trained(task: str, out: Path, **more: Any) -> Run:
     public = {"public": 0.2} if more.pop("needs_public", False) else {}
     clients = federation(task, **public)
-    if more.get("method") in REFERENCES:
+    if more.get("method") in list(REFERENCES):
         clients = replace(clients, references={"old": clients.data})
     return run({**CONFIG, **more}, federation=clients, out=out)
 
