@@ -235,6 +235,7 @@ def test_text_is_tokenized_once_and_kept_as_integers(tmp_path: Path) -> None:
         ({"from": ""}, "model 'hf' needs the option 'from'"),
         ({"from": "nobody/nothing"}, "nobody/nothing cannot be loaded"),
         ({"random": False}, "cannot be loaded .*random = true"),
+        ({"lora": {"targets": ["query", "nowhere"]}}, r"lora.targets = \['nowhere'\] match no layer"),
         (
             {"lora": {"targets": ["nowhere"]}},
             r"lora.targets = .* match no layer; .*query, value",

@@ -182,13 +182,17 @@ def _add_adapters(model: Any, lora: Lora, causal_lm: bool) -> Any:
         lora_dropout=lora.dropout,
         target_modules=list(lora.targets) or None,
     )
+    layers = [f".{name}" for name, _ in model.named_modules()]
+    missing = [target for target in lora.targets if not any(name.endswith(f".{target}") for name in layers)]
     with quiet("model 'hf'"):
         try:
+            if missing:  # peft accepts them if one target matches
+                raise ValueError
             return get_peft_model(model, options)
         except ValueError:
             linear = (name for name, m in model.named_modules() if isinstance(m, nn.Linear))
             layers = sorted({name.rpartition(".")[2] for name in linear})
             raise InputError(
-                f"model 'hf': lora.targets = {list(lora.targets)} match no layer; the linear layers of the "
+                f"model 'hf': lora.targets = {missing} match no layer; the linear layers of the "
                 f"network are {', '.join(layers)}"
             ) from None
