@@ -8,12 +8,12 @@ new.csv, the start model, and a run of each remedy and seed; what is there is no
 
 import csv
 import lzma
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import eunoe
-from eunoe.simulation.export import export_model
 
 # LEAF files the plays under six titles: the old half is under these two. So many characters of each are used.
 OLD = ("ALL_S_WELL", "THE_FIRST_PART")
@@ -56,7 +56,8 @@ def pretrain(folder: Path) -> None:
     training = {"steps": 100, "batch_size": 64, "lr": 0.01, "lr_decay": 0.85, "optimizer": "adamw"}
     values = {**COMMON, "model": MODEL, "method": "central", "rounds": 15, "training": training}
     run = eunoe.run(values, data=text(folder / "old.csv"), out=folder / "pretrained")
-    export_model(run, folder / "start.safetensors")
+    command = ["eunoe", "export", run.folder, "--to", folder / "start.safetensors"]
+    subprocess.run([sys.executable, "-m", *map(str, command)], check=True)
 
 
 def tune(folder: Path, **changes: Any) -> dict[str, Any]:
