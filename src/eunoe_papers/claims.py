@@ -80,10 +80,7 @@ class Claim(BaseModel):
             return fields
         rest = {key: value for key, value in fields.items() if key not in ("better", "than", "pairs")}
         listed = fields.get("pairs") or [[fields["better"], *_as_list(fields.get("than", []))]]
-        pairs = [
-            Pair(better=tuple(_selectors(better)), rivals=tuple(_selectors(rivals)))
-            for better, *rivals in listed
-        ]
+        pairs = [Pair(better=tuple(_selectors(one)), rivals=tuple(_selectors(rest))) for one, *rest in listed]
         return {**rest, "pairs": pairs}
 
     def compare(self, values: Values) -> Comparison | None:
@@ -108,9 +105,7 @@ class Claim(BaseModel):
             if math.isnan(most) and not math.isnan(first):
                 return None
             value = first - most
-        return Comparison(
-            value, frozenset(c for result in ran for cell in result.cells for c in sources[cell])
-        )
+        return Comparison(value, frozenset(c for each in ran for cell in each.cells for c in sources[cell]))
 
     def _compare_pair(self, pair: Pair, values: Values) -> "_Result":
         """Compare a pair over all rows that have both sides."""

@@ -238,17 +238,12 @@ def _show_results(results: "Results") -> None:
     measured = experiment.reported if full else experiment.measured
     title = f"{mark}{experiment.name} ({source.paper}, {source.where}), {measured}"
     ours = "ours" if full else f"ours ({results.scale})"
-    rows = [
-        [row.label, row.paper, row.ours, row.difference, row.count, row.length]
-        for row in results.rows
-        if not row.stand_in
-    ]
+    own = [row for row in results.rows if not row.stand_in]
+    rows = [[r.label, r.paper, r.ours, r.difference, r.count, r.length] for r in own]
     if rows:
         table = Table(["run", "paper", ours, "difference", "seeds", "rounds"], rows).drop_empty()
         show(table.headings, table.rows, title)
-    stand_in = [
-        [row.label, row.stand_in, row.ours, row.count, row.length] for row in results.rows if row.stand_in
-    ]
+    stand_in = [[r.label, r.stand_in, r.ours, r.count, r.length] for r in results.rows if r.stand_in]
     if stand_in:
         title = f"STAND-IN DATA, not comparable with the paper: {title}"
         show(["run", "data", ours, "seeds", "rounds"], stand_in, title)

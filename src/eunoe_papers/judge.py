@@ -212,9 +212,8 @@ def fedavg_accuracy(readings: Iterable[Reading]) -> dict[Network, float]:
     """
     arms: dict[Network, dict[Label, list[float]]] = {}
     plain: set[Label] = set()
-    for planned, outcome in {
-        (r.planned.line, r.planned.seed): (r.planned, r.outcome) for r in readings
-    }.values():
+    by_run = {(r.planned.line, r.planned.seed): (r.planned, r.outcome) for r in readings}
+    for planned, outcome in by_run.values():
         if not outcome.diverged:
             tested = list(outcome.of("accuracy").values()) or [0.0]
             accuracy = statistics.median(tested[-max(1, len(tested) // 3) :])

@@ -23,9 +23,7 @@ class Label:
 
     def matches(self, parts: Mapping[str, Any]) -> bool:
         """Return whether each part has the given value, or one of a list of values."""
-        return all(
-            self.get(name) in (value if isinstance(value, list) else [value]) for name, value in parts.items()
-        )
+        return all(self.get(name) in (v if isinstance(v, list) else [v]) for name, v in parts.items())
 
     def replace(self, **parts: Part) -> "Label":
         """Return the label with other parts; an empty one is left out, a new one comes last."""

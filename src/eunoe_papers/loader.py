@@ -149,13 +149,9 @@ def _read_source(fields: dict[str, Any], file: str) -> Source:
 
 def build_config(items: Any, file: str) -> Config:
     """Merge a list of tables and of names of configs, in order."""
-    merged: Config = {}
+    configs, merged = read_table("common")["configs"] | read_table(file).get("configs", {}), Config()
     for item in items if isinstance(items, list) else [items]:
-        if isinstance(item, str):
-            item = build_config(
-                (read_table("common")["configs"] | read_table(file).get("configs", {}))[item], file
-            )
-        merged = merge(merged, item)
+        merged = merge(merged, build_config(configs[item], file) if isinstance(item, str) else item)
     return merged
 
 
@@ -183,11 +179,8 @@ def _expand(block: dict[str, Any], file: str, levels: dict[str, Any]) -> list[Ar
 def _find_level(name: str, value: Part, file: str, levels: dict[str, Any]) -> Config:
     """Return what a part of an arm's label changes in the config."""
     common = read_table("common")
-    tables = [
-        levels.get(name, {}),
-        read_table(file).get("levels", {}).get(name, {}),
-        common["levels"].get(name, {}),
-    ]
+    every = levels, read_table(file).get("levels", {}), common["levels"]
+    tables = [each.get(name, {}) for each in every]
 
     def find(text: str) -> Config | None:
         return next((build_config(table[text], file) for table in tables if text in table), None)

@@ -35,9 +35,7 @@ class Row:
     @property
     def length(self) -> str:
         """The rounds as shown, with those planned if there are fewer."""
-        if self.rounds < self.planned:
-            return f"{self.rounds} of {self.planned}"
-        return str(self.rounds or "")
+        return f"{self.rounds} of {self.planned}" if self.rounds < self.planned else str(self.rounds or "")
 
     @property
     def count(self) -> str:

@@ -67,9 +67,7 @@ class ByClient:
             for client, size in zip(*_owners(run, self.section), strict=True)
         }
         self.samples = dict(owners[key] for key in sorted(owners))
-        every = [
-            (run, c) for run in runs for c in range(0 if run.label_counts is None else len(run.label_counts))
-        ]
+        every = [(r, c) for r in runs for c in range(0 if r.label_counts is None else len(r.label_counts))]
         named = dict(sorted((self._key(run, client), self._name(run, client)) for run, client in every))
         self._without = [name for name in named.values() if name not in self.samples]
         idle = {self._key(run, client) for run in runs for client in _never_trained(run)}

@@ -106,19 +106,13 @@ class Comparison:
     def table(self, columns: Sequence[Column] | None = None) -> Table:
         """Return the numbers as a table of text: all columns, or the selected ones."""
         shown = self.select(columns)
-        rows = [
-            [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
-        ]
+        rows = [[row.title, str(len(row.seeds)), *(row.cell(each) for each in shown)] for row in self.rows]
         return Table(["run", "seeds", *(column.title for column in shown)], rows, legend(self._runs, shown))
 
     def warnings(self) -> list[str]:
         """Return a sentence for each configuration whose models are useless or miss classes."""
         words = [over_seeds([usefulness(run).sentence for run in group]) for group in self._groups]
-        return [
-            f"{row.title}: {text}"
-            for row, text in zip(self.rows, words, strict=True)
-            if text and not row.ended
-        ]
+        return [f"{row.title}: {t}" for row, t in zip(self.rows, words, strict=True) if t and not row.ended]
 
     def paired(self) -> "Paired":
         """Return the gain of each configuration over the first, paired by seed, with intervals."""
@@ -253,9 +247,7 @@ def _name_score(columns: Sequence[Column], runs: Sequence[RunRecords]) -> list[C
     """Return the columns with the score under the name of its metric, if that is the same in all runs."""
     metrics = {run.checked_config.evaluation.metric for run in runs} - {None}
     title = metrics.pop() if len(metrics) == 1 else None
-    return [
-        replace(column, title=title) if title and column.metric == "score" else column for column in columns
-    ]
+    return [replace(each, title=title) if title and each.metric == "score" else each for each in columns]
 
 
 def make_arm(title: str, members: Sequence[RunRecords]) -> Arm:

@@ -29,9 +29,7 @@ def stratified_interval(groups: Sequence[Sequence[float]]) -> Interval:
     if not groups:
         return UNKNOWN
     center = float(np.mean([np.mean(group) for group in groups]))
-    variances = np.array(
-        [np.var(group, ddof=1) / len(group) if len(group) > 1 else np.nan for group in groups]
-    )
+    variances = np.array([np.var(part, ddof=1) / len(part) if len(part) > 1 else np.nan for part in groups])
     if not (total := float(variances.sum())):
         return Interval(center, center, center)
     freedom = total**2 / sum(v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True))
@@ -98,9 +96,7 @@ class Leaderboard:
     def _standing(self, name: str) -> Standing:
         runs = {setting: self.runs(name, setting) for setting in self.settings}
         rows = [row for group in runs.values() for row in group.values()]
-        reasons = {
-            row["setting"]: row["reason"] for row in self.rows if row["entry"] == name and "reason" in row
-        }
+        reasons = {r["setting"]: r["reason"] for r in self.rows if r["entry"] == name and "reason" in r}
         by_setting = self.pairs(name, BASELINE)
         pairs = [pair for group in by_setting.values() for pair in group]
         return Standing(

@@ -109,9 +109,7 @@ class Remedy:
         return not names or any(config[section]["name"] != name for section, name in names.items())
 
 
-REMEDIES: Mapping[str, Remedy] = {
-    key: Remedy(**{"name": key, **values}) for key, values in _DATA["remedy"].items()
-}
+REMEDIES: Mapping[str, Remedy] = {key: Remedy(**{"name": key, **own}) for key, own in _DATA["remedy"].items()}
 # What `cure` tries.
 TABLE: Sequence[Remedy] = [replace(REMEDIES[key], **changes) for key, changes in _DATA["table"]]
 

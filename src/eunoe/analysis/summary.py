@@ -75,11 +75,7 @@ def summarize(run: RunRecords) -> Summary:
     Probes of the first round are left out if there are others: its start model has learned nothing yet.
     """
     later = [probe for probe in run.probes if probe["round"] > 1] or list(run.probes)
-    steps = [
-        (probe["start"], probe["local"], probe["merged"])
-        for probe in later
-        if probe["probe"] == "local_per_class"
-    ]
+    steps = [(p["start"], p["local"], p["merged"]) for p in later if p["probe"] == "local_per_class"]
     lost = [forgetting.knowledge_lost(*step) for step in steps]
     parts = [forgetting.accounting(*step) for step in steps]
     matrices = [

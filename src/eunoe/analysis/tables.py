@@ -72,9 +72,7 @@ class Table:
     def markdown(self) -> str:
         """Format as a Markdown table."""
         lines = [self.headings, ["---"] * len(self.headings), *self.rows]
-        return "\n".join(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
-        )
+        return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
 
     def csv(self) -> str:
         """Format as CSV, with the columns of `_single_numbers`."""

@@ -190,9 +190,7 @@ class Training(Options):
 
     epochs: int | tuple[int, int] = Field(3, description="Local epochs; [min, max]: drawn per client.")
     head_epochs: int = Field(
-        0,
-        ge=0,
-        description="First epochs, which train private parameters alone; the others train the rest.",
+        0, ge=0, description="First epochs, which train private parameters alone; the others train the rest."
     )
     steps: Steps | None = Field(None, ge=1, description="Local steps, instead of epochs.")
     batch_size: Whole = Field(64, ge=0, description="Samples per step; 0: all of a client's samples.")

@@ -128,9 +128,7 @@ def as_input(value: Any) -> Input:
     """Convert a tensor, or a tuple, list or dict of tensors, to a batch."""
     if isinstance(value, Tensor | Fields):
         return value
-    if isinstance(value, Mapping):
-        return Fields(list(value.values()), list(value))
-    return Fields(value)
+    return Fields(list(value.values()), list(value)) if isinstance(value, Mapping) else Fields(value)
 
 
 def gather(stored: Stored, rows: Tensor) -> Input:
@@ -138,9 +136,7 @@ def gather(stored: Stored, rows: Tensor) -> Input:
     if isinstance(stored, Tensor):
         # Samples may be on an accelerator, and rows are on the CPU.
         return stored.index_select(0, rows.to(stored.device))
-    if isinstance(stored, Ragged):
-        return stored.pad(rows)
-    return stored.map(lambda field: gather(field, rows))
+    return stored.pad(rows) if isinstance(stored, Ragged) else stored.map(lambda field: gather(field, rows))
 
 
 def split(x: Input, sizes: int | list[int]) -> Sequence[Input]:

@@ -48,9 +48,7 @@ def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor, task: Task =
     named = {name: model.module.get_parameter(name) for name in model.names}
     rest = {name: parameter.detach() for name, parameter in named.items() if id(parameter) not in computed}
     others = _by_vmap(model, rest, x, y, task) if rest else {}
-    return torch.cat(
-        [(others[name] if name in rest else computed[id(p)]).reshape(-1) for name, p in named.items()]
-    )
+    return torch.cat([(others[n] if n in rest else computed[id(p)]).reshape(-1) for n, p in named.items()])
 
 
 def _layers(module: nn.Module) -> list[nn.Linear]:

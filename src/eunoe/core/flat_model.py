@@ -42,11 +42,7 @@ class Weights:
 
     def vectors(self) -> Vectors:
         """Return the three vectors by name, as in files, messages and shared memory."""
-        return {
-            "parameters": self.parameters,
-            "float_buffers": self.float_buffers,
-            "int_buffers": self.int_buffers,
-        }
+        return {name: getattr(self, name) for name in ("parameters", "float_buffers", "int_buffers")}
 
     def copy(self) -> "Weights":
         return Weights(self.parameters.clone(), self.float_buffers.clone(), self.int_buffers.clone())

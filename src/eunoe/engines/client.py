@@ -97,11 +97,9 @@ def train_client(
         order, sizes = data.plan()
         client_context = make_client_context(data, received, state, len(sizes))
         method.begin(client_context)
-        augmenting = (
-            torch_generator(context.seed, "augmentation", context.round, client)
-            if simulation.augment.active
-            else None
-        )
+        augmenting = None
+        if simulation.augment.active:
+            augmenting = torch_generator(context.seed, "augmentation", context.round, client)
         first: Batch | None = None
         before = float("nan")
         for index, x, y in gather_blocks(client_context, order, sizes, simulation.federation):

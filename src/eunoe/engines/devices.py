@@ -65,9 +65,7 @@ class Transfers:
 
     def record(self) -> dict[str, dict[str, int]]:
         """Return copies and bytes by kind, in alphabetical order."""
-        return {
-            what: {"copies": self.copies[what], "bytes": self.bytes[what]} for what in sorted(self.copies)
-        }
+        return {key: {"copies": self.copies[key], "bytes": self.bytes[key]} for key in sorted(self.copies)}
 
 
 def expand(pattern: str) -> list[str]:

@@ -63,8 +63,7 @@ class Process(Engine):
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         parts = chunks(self.simulation, where)
         tasks = [Evaluation(part) for _ in models for part in parts]
-        owners = [model for model in models for _ in parts]
-        results = list(self.workers.in_order(tasks, owners))
+        results = list(self.workers.in_order(tasks, [model for model in models for _ in parts]))
         return [concatenate(results[i : i + len(parts)]) for i in range(0, len(results), len(parts))]
 
     def close(self) -> None:

@@ -65,10 +65,7 @@ class SharedVectors:
 
     def read(self) -> dict[str, Vectors]:
         """Copy all values out."""
-        return {
-            group: {name: value.clone() for name, value in vectors.items()}
-            for group, vectors in self.groups.items()
-        }
+        return {group: {name: v.clone() for name, v in own.items()} for group, own in self.groups.items()}
 
 
 def _map_vector(size: int, dtype: torch.dtype) -> Tensor:
@@ -78,10 +75,7 @@ def _map_vector(size: int, dtype: torch.dtype) -> Tensor:
 
 def layout_of(values: Groups) -> Layout:
     """Sizes and types of vectors."""
-    return {
-        group: {name: (value.numel(), value.dtype) for name, value in vectors.items()}
-        for group, vectors in values.items()
-    }
+    return {group: {name: (v.numel(), v.dtype) for name, v in own.items()} for group, own in values.items()}
 
 
 def _shapes(values: Groups) -> dict[str, dict[str, torch.Size]]:

@@ -61,11 +61,8 @@ class Retention(Metric):
             }
         shares = [each["share"] for each in sets.values()]
         least = None if None in shares else min(shares)
-        self._values = {
-            "share": least,
-            "forgetting": max(each["forgetting"] for each in sets.values()),
-            "sets": sets,
-        }
+        most = max(each["forgetting"] for each in sets.values())
+        self._values = {"share": least, "forgetting": most, "sets": sets}
 
     def compute(self) -> Mapping[str, Any]:
         return self._values

@@ -32,11 +32,6 @@ def _file(name: str) -> str:
     return resources.files("eunoe.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _script_data(value: Any) -> str:
-    """Return JSON escaped so that it cannot close its script element."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
 def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
     """Return a figure as HTML, and the data that the report's script draws it from."""
     spec = figure.chart.to_dict(validate=False)
@@ -125,6 +120,7 @@ def page_html(
     if settings:
         links.append('<a href="#settings">Settings</a>')
     config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}
+    data = json.dumps({"figures": drawn, "config": config, "live": live}, separators=(",", ":"))
     values = {
         "policy": POLICY + LIVE * bool(live),
         "heading": escape(heading),
@@ -135,7 +131,8 @@ def page_html(
         "summary": f'<section id="summary">{summary}<div class="figures">{above}</div></section>',
         "body": "".join(body),
         "settings": settings,
-        "data": _script_data({"figures": drawn, "config": config, "live": live}),
+        # Escaped, so that it cannot close its script element.
+        "data": data.replace("<", "\\u003c"),
         "live": '<section id="live"></section>' if live else "",
         "bundle": _file("vega.js"),
         "script": _file("report.js"),

@@ -218,14 +218,12 @@ class Search:
 
     def results(self) -> tuple[TrialResult, ...]:
         """Return the results of the search, with a row for each variant."""
-        results = []
+        results, label = list[TrialResult](), self.runs.label
         for number, (newest, averaged) in enumerate(self.variants):
             if last := self.journal.last_scores(number):
                 rounds, scores = last
-                new = TrialResult(
-                    self.runs.label(newest), rounds, scores.newest_accuracy, scores.newest_forgetting
-                )
-                mean = TrialResult(self.runs.label(averaged), rounds, scores.accuracy, scores.forgetting)
+                new = TrialResult(label(newest), rounds, scores.newest_accuracy, scores.newest_forgetting)
+                mean = TrialResult(label(averaged), rounds, scores.accuracy, scores.forgetting)
                 results += [new, mean]
         return tuple(rank_results(results))
 

@@ -139,10 +139,7 @@ class Halving:
             return True
         if self.clock.over:
             return False
-        runs = {
-            trial.number: [trial.plan_run(self.folder, seed, rounds) for seed in self.seeds]
-            for trial in missing
-        }
+        runs = {t.number: [t.plan_run(self.folder, seed, rounds) for seed in self.seeds] for t in missing}
         every = [planned for group in runs.values() for planned in group]
         left = [max(0, rounds - int(read_status(planned.folder).get("round", 0))) for planned in every]
         word = "trial" if len(missing) == 1 else "trials"

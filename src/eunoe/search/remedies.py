@@ -66,12 +66,8 @@ def order_table(clients: Clients, labels_alike: bool, forgets_little: bool) -> l
     def key(remedy: Remedy) -> tuple[bool, bool, bool, bool]:
         rate = not remedy.name and remedy.epochs == 1
         first = remedy in TABLE[:1] or remedy.dead
-        return (
-            not first,
-            remedy.name != preset.name,
-            labels_alike and remedy.labels,
-            forgets_little and not rate,
-        )
+        late = labels_alike and remedy.labels, forgets_little and not rate
+        return not first, remedy.name != preset.name, *late
 
     table = [preset if remedy == REMEDIES["preset"] else remedy for remedy in TABLE]
     return sorted(order_by_gain(table, clients), key=key)
@@ -88,9 +84,8 @@ def vary(remedy: Remedy) -> list[Remedy]:
     ]
     if "loss" not in remedy.changes:
         name = f"wsm with {remedy.name}" if remedy.name else "wsm"
-        variations.insert(
-            2, replace(remedy, name=name, changes={**remedy.changes, **REMEDIES["wsm"].changes})
-        )
+        changes = {**remedy.changes, **REMEDIES["wsm"].changes}
+        variations.insert(2, replace(remedy, name=name, changes=changes))
     return variations
 
 

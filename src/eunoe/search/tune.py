@@ -204,10 +204,7 @@ def _sample(
     for earlier in range(before):
         study.add_trial(_to_optuna(journal, over, rungs, earlier, space))
     params = study.ask(fixed_distributions=space).params
-    return {
-        path: it.round(params[path]) if isinstance(it, Range) else it[params[path]]
-        for path, it in over.items()
-    }
+    return {p: it.round(params[p]) if isinstance(it, Range) else it[params[p]] for p, it in over.items()}
 
 
 def _to_optuna(
@@ -216,11 +213,7 @@ def _to_optuna(
     """Return a trial as Optuna's: pruned, with intermediate values, if it did not reach the last round."""
     import optuna
 
-    scores = {
-        rounds: journal.scores[number, rounds].accuracy
-        for rounds in rungs
-        if (number, rounds) in journal.scores
-    }
+    scores = {at: journal.scores[number, at].accuracy for at in rungs if (number, at) in journal.scores}
     params = {
         path: value if isinstance(it := over[path], Range) else list(it).index(value)
         for path, value in journal.settings[number].items()

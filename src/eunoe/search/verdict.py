@@ -63,9 +63,7 @@ class Arms:
     def gain(self, part: str, over_last: bool = False) -> Interval:
         """Return the gain of the remedy over the baseline, or over its last rounds, on one set."""
         before = self.last if over_last else self.baseline
-        return paired_interval(
-            [each.score[part] for each in self.remedy], [each.score[part] for each in before]
-        )
+        return paired_interval([one.score[part] for one in self.remedy], [one.score[part] for one in before])
 
     @property
     def part(self) -> str:

@@ -116,15 +116,11 @@ class Aggregate:
 
     def mean(self, name: str) -> Tensor:
         """Return the mean of an upload, in float64; "change" and "float_buffers" are aggregated."""
-        if name in self._rows:
-            return self._robust(name)
-        return self._totals[name] / self._weights[name]
+        return self._robust(name) if name in self._rows else self._totals[name] / self._weights[name]
 
     def sum(self, name: str) -> Tensor:
         """Return the sum of an upload that is combined by "sum", in float64."""
-        if name in self._rows:
-            return self._robust(name) * self.count
-        return self._totals[name]
+        return self._robust(name) * self.count if name in self._rows else self._totals[name]
 
     def kept(self, name: str) -> Tensor:
         """Return all values of an upload that is combined by "keep", one row per client."""

@@ -75,15 +75,10 @@ class PrivateAggregate(Aggregate):
     clips = True
 
     def __init__(
-        self,
-        start: Weights,
-        uploads: Mapping[str, Upload],
-        privacy: Privacy,
-        participants: int,
-        normal: Normal,
+        self, start: Weights, uploads: Mapping[str, Upload], privacy: Privacy, participants: int, draw: Normal
     ) -> None:
         super().__init__(start, "uniform", uploads)
-        self.privacy, self.participants, self.normal = privacy, participants, normal
+        self.privacy, self.participants, self.normal = privacy, participants, draw
 
     @property
     def count(self) -> int:
@@ -102,9 +97,7 @@ class PrivateAggregate(Aggregate):
         return self.sum(name) / self.participants
 
     def sum(self, name: str) -> Tensor:
-        if name == "float_buffers":
-            return torch.zeros(0, dtype=torch.float64)
-        return self._noisy_sums[name]
+        return torch.zeros(0, dtype=torch.float64) if name == "float_buffers" else self._noisy_sums[name]
 
     @cached_property
     def _noisy_sums(self) -> Vectors:

@@ -106,10 +106,7 @@ class FixedPoint:
     def decode(self, total: Tensor) -> dict[str, Tensor]:
         """Decode the sums of the clients' vectors, in float64."""
         parts = torch.split(total, [entry.size for entry in self.entries.values()])
-        return {
-            name: part.double() / 2.0 ** self.digits[name]
-            for name, part in zip(self.entries, parts, strict=True)
-        }
+        return {key: p.double() / 2.0 ** self.digits[key] for key, p in zip(self.entries, parts, strict=True)}
 
     def zeros(self) -> Tensor:
         """Return the sum of no client."""

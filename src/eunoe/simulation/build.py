@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -122,13 +123,11 @@ def _load_references(config: Config, data: DataSet) -> dict[str, DataSet]:
     """Load the reference sets; raise InputError if the model cannot be evaluated on one."""
     loaded = {each.name: load_data(each.data, config.backbone) for each in config.retain}
     for name, other in loaded.items():
+        ours, theirs = data.class_names, other.class_names
         facts = {
             "another task": (data.task.name, other.task.name),
             "other classes": (data.classes, other.classes),
-            "other names of classes": (
-                data.class_names or other.class_names,
-                other.class_names or data.class_names,
-            ),
+            "other names of classes": (ours or theirs, theirs or ours),
             "other inputs": (describe_input(data.train.x), describe_input(other.train.x)),
             "another vocabulary or encoding": (_encoding(data), _encoding(other)),
         }
@@ -257,8 +256,6 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
         if section.classifier != "trained":
             fix_classifier(module, section.classifier, federation.classes)
     if section.start_from is not None:
-        from pathlib import Path
-
         load_state(module, Path(section.start_from), section.partial)
     model = FlatModel(module, federation.dtype, device, PRECISIONS[config.training.precision])
     try_model(model, federation, config)

@@ -64,9 +64,8 @@ class Setup:
         context = self.context
         if context.privacy is None:
             return None
-        return context.privacy.accountant(
-            context.data.clients, context.participants, self.simulation.participation
-        )
+        schedule = self.simulation.participation
+        return context.privacy.accountant(context.data.clients, context.participants, schedule)
 
     def values(self) -> Mapping[str, Any]:
         """Return the values of a message's placeholders."""

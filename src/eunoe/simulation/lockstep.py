@@ -119,27 +119,25 @@ def run_in_lockstep(runs: Sequence[tuple[str, PreparedRun, OnRound]]) -> None:
     A run that diverges ends by itself. Any other error, an interrupt included, ends all after their round,
     so that they can be resumed; then it is raised.
     """
-    interrupted, errors = threading.Event(), list[BaseException]()
+    interrupt, errors = threading.Event(), list[BaseException]()
     # Signals reach this thread and no run, whatever it is doing.
-    thread = threading.Thread(target=_run_all, args=(runs, interrupted, errors), daemon=True)
+    thread = threading.Thread(target=_run_all, args=(runs, interrupt, errors), daemon=True)
     with interruptible():
         thread.start()
         while thread.is_alive():
             try:
                 thread.join()
             except KeyboardInterrupt as error:
-                if interrupted.is_set():
+                if interrupt.is_set():
                     raise
                 errors.append(error)
-                interrupted.set()
+                interrupt.set()
     if errors:
         raise errors[0]
 
 
 def _run_all(
-    runs: Sequence[tuple[str, PreparedRun, OnRound]],
-    interrupted: threading.Event,
-    errors: list[BaseException],
+    runs: Sequence[tuple[str, PreparedRun, OnRound]], interrupt: threading.Event, errors: list[BaseException]
 ) -> None:
     """Run to the end or, after an error or interrupt, to the end of each run's round; collect the errors."""
     try:
@@ -161,7 +159,7 @@ def _run_all(
             evaluating = [m for m in waiting if isinstance(m.strand.request, Evaluate)]
             if evaluating:
                 _answer(evaluating, _evaluate)
-            elif errors or interrupted.is_set():
+            elif errors or interrupt.is_set():
                 for member in waiting:
                     member.strand.resume(KeyboardInterrupt())
             else:
@@ -192,10 +190,7 @@ def _train(members: Sequence[Member]) -> list[tuple[Any, float]]:
     requests = [list(m.strand.request.members) for m in members if isinstance(m.strand.request, Train)]
     everybody = [client for clients in requests for client in clients]
     trained = iter(members[0].group.train(everybody, min(member.engine.cohort for member in members)))
-    return [
-        ([next(trained) for _ in clients], float(sum(sum(client.lengths) for client in clients)))
-        for clients in requests
-    ]
+    return [([next(trained) for _ in group], float(sum(sum(c.lengths) for c in group))) for group in requests]
 
 
 def _evaluate(members: Sequence[Member]) -> list[tuple[Any, float]]:

@@ -131,9 +131,7 @@ def run_seeds(
     merged = apply_preset(merge(base, plain), federation)
     objects = {name: value for name, value in vars(user).items() if value is not None}
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    runs = [
-        Planned("run", {**merged, "seed": seed}, folder / f"seed-{seed}", objects=objects) for seed in seeds
-    ]
+    runs = [Planned("run", {**merged, "seed": s}, folder / f"seed-{s}", objects=objects) for s in seeds]
 
     def follow(planned: Planned, record: Record | None) -> None:
         if record is not None and on_round is not None:
@@ -232,10 +230,8 @@ def _run_in_parallel(batches: list[list[Planned]], jobs: int, on_round: OnSweepR
     """Execute batches of runs in forked processes, with the serial engine unless another is named."""
     context = multiprocessing.get_context("fork")
     active: dict[Connection, tuple[list[Planned], BaseProcess]] = {}
-    queue = [
-        [replace(planned, values={"engine": {"name": "serial"}, **planned.values}) for planned in batch]
-        for batch in batches
-    ]
+    serial = {"engine": {"name": "serial"}}
+    queue = [[replace(each, values={**serial, **each.values}) for each in batch] for batch in batches]
     try:
         while queue or active:
             while queue and len(active) < jobs:

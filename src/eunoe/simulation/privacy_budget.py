@@ -22,12 +22,10 @@ class PrivacyBudget(Hook):
     """
 
     def __init__(self, simulation: Simulation, folder: RunFolder, run_state: RunState) -> None:
-        context = simulation.context
+        context, schedule = simulation.context, simulation.participation
         assert context.privacy is not None
         self.options, self.secret = context.privacy.options, context.privacy.secret
-        self.accountant = context.privacy.accountant(
-            context.data.clients, context.participants, simulation.participation
-        )
+        self.accountant = context.privacy.accountant(context.data.clients, context.participants, schedule)
         self.run_state, self.folder, self.ledger = run_state, folder, folder.path / "privacy.json"
         written, rounds = self._read_ledger() if self.secret else 0, run_state.round
         # Each round has drawn noise at least once, whatever happened to the ledger.

@@ -64,9 +64,7 @@ def structure(prepared: PreparedRun) -> tuple[Any, ...]:
 
 def _numbers(kind: str, component: Options) -> list[str]:
     """Return the names of a component's numbers, which may differ between runs of one structure."""
-    return [
-        f"{kind}.{name}" for name in type(component).model_fields if type(getattr(component, name)) is float
-    ]
+    return [f"{kind}.{key}" for key in type(component).model_fields if type(getattr(component, key)) is float]
 
 
 def _fixed(kind: str, component: Options) -> tuple[type, str]:

@@ -51,10 +51,7 @@ class Dense:
 
     def copy(self, weights: Tensor) -> Parameters:
         """Return copies of the parameters by layer, on which steps are faster than on views."""
-        return [
-            (_contiguous(weight), None if bias is None else _contiguous(bias))
-            for weight, bias in self.split(weights)
-        ]
+        return [(_contiguous(w), None if b is None else _contiguous(b)) for w, b in self.split(weights)]
 
     def join(self, parameters: Parameters, weights: Tensor) -> Tensor:
         """Write parameters by layer to a matrix with a row per client."""

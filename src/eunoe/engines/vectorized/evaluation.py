@@ -31,9 +31,7 @@ def evaluate_together(
         for start in range(0, rows.shape[1], simulation.evaluation_chunk)
         for part in [rows[:, start : start + simulation.evaluation_chunk]]
     ]
-    predicted, losses, logits = (
-        np.concatenate([part[k].numpy() for part in parts], axis=1) for k in (0, 1, 2)
-    )
+    predicted, losses, logits = (np.concatenate([p[k].numpy() for p in parts], axis=1) for k in (0, 1, 2))
     probability = np.sum([part[3].numpy() for part in parts], axis=0)
     return [
         Predictions(predicted[k, :n], losses[k, :n], probability[k], logits[k, :n] if where.logits else None)

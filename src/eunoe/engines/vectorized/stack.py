@@ -144,9 +144,7 @@ class ClientStack:
         """Yield the batch of every step, with a first dimension of the clients that have it."""
         federation, device = self.simulation.federation, self.simulation.model.device
         steps, _, width = self.index.shape
-        rows = np.stack(
-            [own[index] for own, index in zip(self.rows, self.index.swapaxes(0, 1), strict=True)], 1
-        )
+        rows = np.stack([own[at] for own, at in zip(self.rows, self.index.swapaxes(0, 1), strict=True)], 1)
         real = self.lengths[:, :, None] > np.arange(width)
         labels = federation.samples("clients").y
         chances = [

@@ -150,19 +150,14 @@ class Steps:
         return with_options(self.simulation.method, "method", own.options), client
 
     def _loss_after(
-        self,
-        context: RoundContext,
-        inputs: Inputs,
-        networks: Mapping[str, bool],
-        weights: Tensor,
-        batch: Batch,
+        self, context: RoundContext, inputs: Inputs, networks: Mapping[str, bool], now: Tensor, batch: Batch
     ) -> list[float]:
         """Return the clients' losses on their first batch, without updating batch-norm statistics."""
         if inputs.own.buffers:
             buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
             inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
         with torch.no_grad():
-            losses = self._apply(self._loss, context, networks, weights, batch, inputs, 0)
+            losses = self._apply(self._loss, context, networks, now, batch, inputs, 0)
         return [float(loss) for loss in losses.tolist()]
 
     def _apply(

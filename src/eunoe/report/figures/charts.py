@@ -92,10 +92,7 @@ def table(rows: Sequence[Row]) -> alt.InlineData:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([[_short(row[column]) for column in columns] for row in rows])
-    kinds = {
-        column: "string" if any(isinstance(row[column], str) for row in rows) else "number"
-        for column in columns
-    }
+    kinds = {key: "string" if any(isinstance(row[key], str) for row in rows) else "number" for key in columns}
     return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=kinds))
 
 
@@ -189,16 +186,13 @@ def slider_rounds(rows: Sequence[Row]) -> list[int]:
     return [number for _, number in sorted({(row["probe"], row["round"]) for row in rows})]
 
 
-def slider_start(rows: Sequence[Row]) -> int:
-    """Return the initial position of the slider: three tenths of the run, as in the WSM paper."""
-    rounds = slider_rounds(rows)
-    return min(range(len(rounds)), key=lambda at: abs(rounds[at] - 0.3 * rounds[-1]))
-
-
 def round_slider(rows: Sequence[Row]) -> alt.Parameter:
     """Make a slider over the probed rounds, named `probe`."""
-    slider = alt.binding_range(min=0, max=len(slider_rounds(rows)) - 1, step=1, name="Probed round ")
-    return alt.param(name="probe", value=slider_start(rows), bind=slider)
+    rounds = slider_rounds(rows)
+    slider = alt.binding_range(min=0, max=len(rounds) - 1, step=1, name="Probed round ")
+    # It starts at three tenths of the run, as in the WSM paper.
+    start = min(range(len(rounds)), key=lambda at: abs(rounds[at] - 0.3 * rounds[-1]))
+    return alt.param(name="probe", value=start, bind=slider)
 
 
 def band_and_line(

@@ -17,9 +17,8 @@ from eunoe.store.run_records import RunRecords
 def per_class_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return per-class accuracy over rounds of each label's first seed."""
     rows, groups = list[Row](), first_seeds(runs)
-    most = min(
-        theme.MOST_POINTS, theme.MOST_CELLS // max(1, sum(len(classes) for _, classes in groups.values()))
-    )
+    lines = sum(len(classes) for _, classes in groups.values())
+    most = min(theme.MOST_POINTS, theme.MOST_CELLS // max(1, lines))
     for label, (run, classes) in groups.items():
         history, rounds = run.per_class, run.rounds
         names = run.names(history.shape[1]) if len(history) else []
@@ -133,12 +132,9 @@ def one_client_rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def one_client_title(rows: Sequence[Row], display: Display) -> str:
     """State how well the client's model knows the classes of its data, and the others."""
-    parts = []
-    for words, own in (
-        (f"the {display.task.units} of its data", [row for row in rows if row["labels"]]),
-        ("the others", [row for row in rows if not row["labels"]]),
-    ):
-        parts += [f"{charts.mean_of(own, 'accuracy'):.0%} on {words}"] if own else []
+    own, others = [row for row in rows if row["labels"]], [row for row in rows if not row["labels"]]
+    named = ((own, f"the {display.task.units} of its data"), (others, "the others"))
+    parts = [f"{charts.mean_of(part, 'accuracy'):.0%} on {words}" for part, words in named if part]
     return f"Model of client {rows[0]['client']} after local training: {', '.join(parts)}"
 
 

@@ -104,8 +104,7 @@ def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
         base = alt.Chart().transform_filter(f"isValid(datum.{field})")
         height = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True))
         base = base.encode(charts.round_axis(), height, display.run_color(rows))
-        tips = ["run:N", "round:Q", charts.tip(field, title, ".3f")]
-        panel = charts.line(base, tips)
+        panel = charts.line(base, ["run:N", "round:Q", charts.tip(field, title, ".3f")])
         panels.append(panel.properties(width=width, height=PANEL, title=title))
         captions.append(caption)
     return Figure(
@@ -159,10 +158,7 @@ def cost_rows(runs: Sequence[RunRecords]) -> list[Row]:
         sums: dict[tuple[str, str], float] = {}
         for unit, kind, total in (cost for run in seeds for cost in _costs(run)):
             sums[unit, kind] = sums.get((unit, kind), 0.0) + total / len(seeds)
-        rows += [
-            {"run": label, "unit": unit, "kind": kind, "amount": total}
-            for (unit, kind), total in sums.items()
-        ]
+        rows += [{"run": label, "unit": u, "kind": k, "amount": total} for (u, k), total in sums.items()]
     return rows
 
 
@@ -198,9 +194,7 @@ def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
         panels.append(chart.properties(width=1.3 * PANEL, height=alt.Step(26), title=f"{unit}, whole run"))
     chart = charts.side_by_side(panels, rows, columns=2).resolve_scale(color="independent")
     return Figure(
-        "Time and traffic",
-        "Seconds by step and bytes by direction of the whole run, mean over seeds.",
-        chart,
+        "Time and traffic", "Seconds by step and bytes by direction of the whole run, mean over seeds.", chart
     )
 
 

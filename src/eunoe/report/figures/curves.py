@@ -78,7 +78,8 @@ def draw_epsilon(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the epsilon of differential privacy that is spent."""
     caption = "Epsilon of a client's participation so far, at the run's delta. It does not cover metrics on "
     caption += "clients' own samples."
-    return _draw(rows, display, "epsilon", "Privacy budget spent", caption, zero=True)
+    chart = charts.band_and_line(rows, display, "epsilon", zero=True, share=False)
+    return Figure("Privacy budget spent", BAND * charts.has_band(rows) + caption, chart, wide=False)
 
 
 def draw_retention(rows: Sequence[Row], display: Display) -> Figure:
@@ -98,7 +99,6 @@ def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
     metric, units = display.task.unit_metric, display.task.units
     window = rows[0]["window"]
     axis = f"{metric} lost" if window == 1 else f"{metric} lost, mean of {window} rounds"
-
     chart = charts.band_and_line(rows, display, axis, zero=True)
     caption = f"F_t: the mean over {units} of the {metric} lost since the previous round; gains count as 0."
     return Figure(
@@ -129,7 +129,6 @@ def draw_distribution(rows: Sequence[Row], display: Display) -> Figure:
         display.run_color(rows),
     )
     tips = ["run:N", charts.tip("lost", "lost at most"), charts.tip("share", "fraction of rounds", ".0%")]
-
     chart = alt.layer(base.mark_line(interpolate="step-after"), charts.hover_points(base, tips))
     return Figure(
         "Distribution of round forgetting",
@@ -198,15 +197,9 @@ def draw_phases(rows: Sequence[Row], display: Display) -> Figure:
 
 
 def _draw(
-    rows: Sequence[Row],
-    display: Display,
-    metric: str,
-    title: str,
-    caption: str,
-    share: bool = False,
-    zero: bool = False,
+    rows: Sequence[Row], display: Display, metric: str, title: str, caption: str, share: bool = False
 ) -> Figure:
-    chart = charts.band_and_line(rows, display, metric, zero, share)
+    chart = charts.band_and_line(rows, display, metric, share=share)
     return Figure(title, BAND * charts.has_band(rows) + caption, chart, wide=False)
 
 

@@ -99,9 +99,7 @@ def select_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:
 
 def first_seeds(runs: Sequence[RunRecords]) -> dict[str, tuple[RunRecords, list[int]]]:
     """Return the first seed of each label, and the classes shown for it."""
-    return {
-        label: (seeds[0], select_classes(runs, seeds[0])) for label, seeds in group_by_label(runs).items()
-    }
+    return {name: (first, select_classes(runs, first)) for name, (first, *_) in group_by_label(runs).items()}
 
 
 def probed_rounds(runs: Sequence[RunRecords], probe: str, most: int = MOST_PROBES) -> list[int]:
