@@ -61,7 +61,6 @@ def pretrain(folder: Path) -> None:
 
 
 def tune(folder: Path, **changes: Any) -> dict[str, Any]:
-    """Return the configuration of fine-tuning on the new half, by speaker."""
     old, new = (text(folder / f"{half}.csv", encoding=str(folder / "start.json")) for half in ("old", "new"))
     model = {**MODEL, "start_from": str(folder / "start.safetensors")}
     values = {**COMMON, "data": new, "retain": [{"name": "old", "data": old}], "model": model, "rounds": 20}
