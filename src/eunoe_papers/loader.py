@@ -50,8 +50,7 @@ class Disagreement(Record):
 @cache
 def papers() -> dict[str, Paper]:
     """Return the papers by name."""
-    keys = Paper.model_fields
-    return {name: Paper(**{key: read_table(name)[key] for key in keys}) for name in FILES}
+    return {name: Paper(**{key: read_table(name)[key] for key in Paper.model_fields}) for name in FILES}
 
 
 @cache
@@ -91,9 +90,8 @@ def _build(name: str) -> Experiment:
     parent = fields.pop("like", None) or fields.get("shares")
     keep, levels = fields.pop("keep", []), fields.pop("levels", {})
     if not parent:
-        fields = {
-            key: read_table(file)[key] for key in ("config", "seeds") if key in read_table(file)
-        } | fields
+        shared = read_table(file)
+        fields = {key: shared[key] for key in ("config", "seeds") if key in shared} | fields
     if "config" in fields:
         fields["config"] = build_config(fields["config"], file)
     if "arms" in fields:

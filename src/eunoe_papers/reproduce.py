@@ -46,8 +46,7 @@ def measure_personal_gain(run: Run) -> dict[str, float]:
 
 def count_classes(run: Run) -> dict[str, float]:
     """Count the classes that a client has on average."""
-    counts = run.simulation.federation.all_counts()
-    return {"classes_per_client": float((counts > 0).sum(1).mean())}
+    return {"classes_per_client": float((run.simulation.federation.all_counts() > 0).sum(1).mean())}
 
 
 AFTER: dict[str, Callable[[Run], dict[str, float]]] = {

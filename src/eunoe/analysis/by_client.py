@@ -82,10 +82,8 @@ class ByClient:
 
     def table(self) -> Table:
         """Return a row per client, then their mean and the mean of the worst tenth."""
-        rows = [
-            [name, str(self.samples.get(name, "")), *self._cells(name)]
-            for name in (*self.samples, MEAN, WORST_TENTH)
-        ]
+        names = (*self.samples, MEAN, WORST_TENTH)
+        rows = [[name, str(self.samples.get(name, "")), *self._cells(name)] for name in names]
         gains = [f"{title} against {self.reference}" for title in self.others]
         return Table(["client", "samples", *self.arms, *gains], rows, self._note())
 

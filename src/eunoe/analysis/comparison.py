@@ -126,8 +126,7 @@ class Comparison:
 
     def by_client(self, metric: str | None = None) -> ByClient:
         """Return each client's accuracy (or loss) in every configuration."""
-        titles = [row.title for row in self.rows]
-        return ByClient(dict(zip(titles, self._groups, strict=True)), metric)
+        return ByClient(dict(zip([row.title for row in self.rows], self._groups, strict=True)), metric)
 
     def find_columns(self, names: Sequence[str]) -> list[Column]:
         """Return the columns of these titles or metrics."""
@@ -200,10 +199,7 @@ def numbers(run: RunRecords) -> dict[str, float]:
     rounds, sizes = run.known("sizes")
     pairs = zip(sizes, run.known("steps")[1], strict=True)
     trained = Counter(client for pair in pairs for client in zip(*pair, strict=True))
-    plain = sum(
-        count * count_trained_samples(size, steps, config.training)
-        for (size, steps), count in trained.items()
-    )
+    plain = sum(count * count_trained_samples(*client, config.training) for client, count in trained.items())
     counted = ("bytes_up", "bytes_down", "forwards", "backwards")
     total = {name: float(sum(run.known(name)[1])) for name in counted}
     at_end = {

@@ -64,17 +64,13 @@ class Leaderboard:
     @cached_property
     def standings(self) -> list[Standing]:
         """The entries, best first; those that were not run in every setting come last."""
-        names = dict.fromkeys(row["entry"] for row in self.rows)
-        standings = [self._standing(name) for name in names]
+        standings = [self._standing(name) for name in dict.fromkeys(row["entry"] for row in self.rows)]
         return sorted(standings, key=lambda each: (bool(each.missing), -each.gain.mean))
 
     def runs(self, entry: str, setting: str) -> dict[int, Row]:
         """Return the rows of an entry in a setting, by seed."""
-        return {
-            row["seed"]: row
-            for row in self.rows
-            if row["entry"] == entry and row["setting"] == setting and "accuracy" in row
-        }
+        rows = [row for row in self.rows if row["entry"] == entry and row["setting"] == setting]
+        return {row["seed"]: row for row in rows if "accuracy" in row}
 
     def pairs(self, entry: str, other: str) -> dict[str, list[tuple[Row, Row]]]:
         """Return the rows of two entries by setting, paired by the seeds that both have."""
@@ -131,7 +127,9 @@ class Leaderboard:
             for other in names
             if other != name and not (gap := self.difference(name, other)).positive and not gap.negative
         ]
-        words = f"{name} is {_ordinal(rank + 1)} of {len(names)}; {complete[rank].gain.points()} over FedAvg"
+        place = rank + 1
+        suffix = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+        words = f"{name} is {place}{suffix} of {len(names)}; {complete[rank].gain.points()} over FedAvg"
         return f"{words}; not different from {', '.join(same[:3])}." if same else f"{words}."
 
     def table(self) -> Table:
@@ -169,8 +167,3 @@ def _rounds_to_baseline(pairs: Sequence[tuple[Row, Row]]) -> str:
         reached += bool(first)
         shares.append(first[0] / rounds[-1] if first else 1.0)
     return f"{np.mean(shares):.0%} ({reached} of {len(shares)})" if shares else NONE
-
-
-def _ordinal(number: int) -> str:
-    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{suffix}"

@@ -46,11 +46,8 @@ class Summary(dict[str, Any]):
             say("sent_forgetting")
         if "lost_locally" in known:
             say("lost_locally")
-            say(
-                "changes",
-                local=_change(self["local_change"]),
-                aggregation=_change(self["aggregation_change"]),
-            )
+            local, merged = _change(self["local_change"]), _change(self["aggregation_change"])
+            say("changes", local=local, aggregation=merged)
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
             say("client_forgetting", verb="lowers" if cost >= 0 else "raises", cost=as_points(abs(cost)))

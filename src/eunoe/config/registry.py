@@ -57,9 +57,8 @@ _PLAIN = (bool, int, float, str, list, tuple, dict)
 def names(kind: str) -> list[str]:
     """Return all names of a kind, built in or installed."""
     presets = PRESETS if kind == "method" else {}
-    return sorted(
-        {*KINDS[kind].names, *presets, *(point.name for point in entry_points(group=f"eunoe.{kind}"))}
-    )
+    points = (point.name for point in entry_points(group=f"eunoe.{kind}"))
+    return sorted({*KINDS[kind].names, *presets, *points})
 
 
 def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,9 +72,8 @@ class FlatModel:
         self.shapes = [p.shape for _, p in trainable]
         self.parameters = torch.cat([p.detach().reshape(-1) for _, p in trainable])
         self.gradient = torch.zeros_like(self.parameters)
-        for (_, parameter), value, gradient in zip(
-            trainable, self.views(self.parameters), self.views(self.gradient), strict=True
-        ):
+        parts = zip(trainable, self.views(self.parameters), self.views(self.gradient), strict=True)
+        for (_, parameter), value, gradient in parts:
             parameter.data = value
             parameter.grad = gradient
         self.float_names, self.float_buffers = self._flatten_buffers(floating=True)
@@ -119,10 +118,8 @@ class FlatModel:
     @cached_property
     def variances(self) -> Tensor:
         """A mask of the float buffers that are variances, as of batch normalization."""
-        masks = [
-            torch.full((self.module.get_buffer(name).numel(),), name.endswith("running_var"))
-            for name in self.float_names
-        ]
+        sizes = {name: self.module.get_buffer(name).numel() for name in self.float_names}
+        masks = [torch.full((size,), name.endswith("running_var")) for name, size in sizes.items()]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
 
     def load(self, weights: Weights) -> None:

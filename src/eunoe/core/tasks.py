@@ -118,8 +118,7 @@ class MultiLabel(Task):
         return outputs.sigmoid()
 
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
-        counts = torch.zeros(clients, outputs, dtype=torch.int64)
-        return counts.index_add_(0, owners, targets.long())
+        return torch.zeros(clients, outputs, dtype=torch.int64).index_add_(0, owners, targets.long())
 
 
 @dataclass(frozen=True)

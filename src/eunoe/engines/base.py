@@ -138,9 +138,8 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
         task = federation.task
         losses, probability = task.losses(logits, labels), task.probabilities(logits).sum(0)
         predicted = task.predict(logits)
-    return Predictions(
-        predicted.numpy(), losses.numpy(), probability.numpy(), logits.numpy() if where.logits else None
-    )
+    kept = logits.numpy() if where.logits else None
+    return Predictions(predicted.numpy(), losses.numpy(), probability.numpy(), kept)
 
 
 def concatenate(parts: Sequence[Predictions]) -> Predictions:

@@ -143,10 +143,8 @@ def finish_update(
     compression, context = simulation.compression, simulation.context
     own, update = update.weights, rebase_update(simulation.staleness, context, update, received, sent)
     if (private := simulation.private) is not None:
-        uploads = private.clear(update.uploads)
-        update = replace(
-            update, weights=private.hide(update.weights, sent.weights.to("cpu")), uploads=uploads
-        )
+        weights = private.hide(update.weights, sent.weights.to("cpu"))
+        update = replace(update, weights=weights, uploads=private.clear(update.uploads))
         corrects = type(simulation.method).correct is not Method.correct
         after = {**(private.clear(after) if corrects else after), **private.take(own)}
     if compression is None:

@@ -56,9 +56,8 @@ class Process(Engine):
         # A worker builds the simulation of the round itself.
         self.workers.send(broadcast)
         accepted = self.states.accepted
-        return self.workers.in_order(
-            [Participation(client, broadcast.round, accepted.get(client)) for client in clients]
-        )
+        tasks = [Participation(client, broadcast.round, accepted.get(client)) for client in clients]
+        return self.workers.in_order(tasks)
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         parts = chunks(self.simulation, where)

@@ -57,9 +57,8 @@ class Simulation:
         context = replace(self.context, round=round, lr=self.context.training.lr_in(round))
         federation, loss, secure = in_round(self.federation, round), self.loss.in_round(round), self.secure
         if self.participation is not None:
-            context = replace(
-                context, participants=self.participation.participants(round, context.data.clients)
-            )
+            participants = self.participation.participants(round, context.data.clients)
+            context = replace(context, participants=participants)
             secure = secure and secure.with_participants(context.participants)
         return replace(self, federation=federation, loss=loss, context=context, secure=secure)
 

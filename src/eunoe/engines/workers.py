@@ -69,8 +69,7 @@ class SharedVectors:
 
 
 def _map_vector(size: int, dtype: torch.dtype) -> Tensor:
-    shared = mmap.mmap(-1, max(size, 1) * dtype.itemsize)
-    return torch.frombuffer(shared, dtype=dtype)[:size]
+    return torch.frombuffer(mmap.mmap(-1, max(size, 1) * dtype.itemsize), dtype=dtype)[:size]
 
 
 def layout_of(values: Groups) -> Layout:

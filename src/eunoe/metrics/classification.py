@@ -72,11 +72,9 @@ class AUROC(SupportedMetric):
         classes, counts = self.count_supported(evaluation)
         enough = len(evaluation.labels) - counts >= self.min_support
         classes, counts = classes[enough], counts[enough]
-        labels, multilabel = evaluation.labels, evaluation.task.name == "multilabel"
-        values = [
-            roc_auc_score(labels[:, c] > 0 if multilabel else labels == c, evaluation.probabilities[:, c])
-            for c in classes
-        ]
+        labels, scores = evaluation.labels, evaluation.probabilities
+        several = evaluation.task.name == "multilabel"
+        values = [roc_auc_score(labels[:, c] > 0 if several else labels == c, scores[:, c]) for c in classes]
         return _mean(np.array(values), counts)
 
 

@@ -95,10 +95,8 @@ class Phases(ValuesMetric):
         """Return the numbers of a stream of classes; a phase's row is that of its last evaluated round."""
         row = [_accuracy(evaluation, group) for group in self.groups]
         self._rows[phase] = row
-        values = {
-            "present": row[phase],
-            "seen": _accuracy(evaluation, [c for group in self.groups[: phase + 1] for c in group]),
-        }
+        seen = [c for group in self.groups[: phase + 1] for c in group]
+        values = {"present": row[phase], "seen": _accuracy(evaluation, seen)}
         if phase:
             values["past"] = _accuracy(evaluation, [c for group in self.groups[:phase] for c in group])
         if phase and sorted(self._rows) == list(range(phase + 1)):

@@ -46,9 +46,8 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
         slider = fill_template("eunoe.report", "slider.html", {"name": name, **probed})
     texts = {key: escape(getattr(figure, key)) for key in ("title", "caption", "text")}
     size = "wide" if figure.wide else "single"
-    html = fill_template(
-        "eunoe.report", "figure.html", {"name": name, "size": size, "slider": slider, **texts}
-    )
+    parts = {"name": name, "size": size, "slider": slider, **texts}
+    html = fill_template("eunoe.report", "figure.html", parts)
     return html, {"name": name, "spec": spec, "rounds": rounds}
 
 
@@ -67,12 +66,11 @@ def _settings(groups: Groups) -> str:
         rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
         different = [row for row in rows if len(set(row[1:])) > 1]
         same = [row[:2] for row in rows if len(set(row[1:])) == 1 and row[1]]
-        tables = (
-            [Table(["setting", *groups], different).html(marked=range(len(different)))] if different else []
-        )
-        tables += (
-            [Table(["setting", "all runs" if len(groups) > 1 else "value"], same).html()] if same else []
-        )
+        tables = []
+        if different:
+            tables.append(Table(["setting", *groups], different).html(marked=range(len(different))))
+        if same:
+            tables.append(Table(["setting", "all runs" if len(groups) > 1 else "value"], same).html())
         if tables:
             parts.append(
                 f'<details class="settings"{state}><summary><strong>{title}</strong></summary>'
@@ -113,10 +111,8 @@ def page_html(
     for title, drawings in sections.items():
         anchor = title.lower().replace(" ", "-")
         links.append(f'<a href="#{anchor}">{escape(title)}</a>')
-        body.append(
-            f'<section id="{anchor}"><h2>{escape(title)}</h2>'
-            f'<div class="figures">{"".join(drawings)}</div></section>'
-        )
+        heading = f'<section id="{anchor}"><h2>{escape(title)}</h2>'
+        body.append(f'{heading}<div class="figures">{"".join(drawings)}</div></section>')
     if settings:
         links.append('<a href="#settings">Settings</a>')
     config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}

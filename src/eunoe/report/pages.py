@@ -69,10 +69,8 @@ def _accuracy_and_forgetting(board: Leaderboard) -> Figure:
         alt.X("forgetting:Q", title="round forgetting of the model sent to clients, points"),
         alt.Y("gain:Q", title="gain over FedAvg, points"),
     )
-    tips = [
-        "entry:N",
-        *(alt.Tooltip(f"{key}:Q", format=".1f") for key in ("gain", "forgetting", "bytes", "compute")),
-    ]
+    shown = "gain", "forgetting", "bytes", "compute"
+    tips = ["entry:N", *(alt.Tooltip(f"{key}:Q", format=".1f") for key in shown)]
     points = base.mark_circle(opacity=0.8).encode(alt.Size("bytes:Q", title="bytes"), tooltip=tips)
     names = base.mark_text(align="left", dx=8, fontSize=10).encode(text="entry:N")
     chart = (points + names).properties(width=WIDTH * 2, height=1.5 * HEIGHT)

@@ -68,10 +68,8 @@ class Bars:
         shown = numbers or task.fields["numbers"]
         self._progress.update(task.id, completed=record["round"], numbers=shown)
         for drop in record["dropped"]:
-            self.console.print(
-                f"{title}, round {record['round']}: client {drop['client']} dropped: {drop['reason']}",
-                markup=False,
-            )
+            words = f"{title}, round {record['round']}: client {drop['client']} dropped: {drop['reason']}"
+            self.console.print(words, markup=False)
         if not interactive(self.console) and record["round"] % max(rounds // 5, 1) == 0:
             self.console.print(f"{title}: round {record['round']}/{rounds} {numbers}", markup=False)
 

@@ -236,5 +236,4 @@ def measure(run: RunRecords) -> dict[str, Any]:
 
 def read_stored() -> list[Row]:
     """Return the stored rows of all suites."""
-    lines = gzip.decompress(STORED.read_bytes()).decode().splitlines()
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in gzip.decompress(STORED.read_bytes()).decode().splitlines()]

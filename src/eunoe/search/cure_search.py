@@ -145,7 +145,11 @@ class Search:
             seconds = (1 + count) * len(self.seeds) * self.clock.estimate
             fits = self.options.trials is not None or seconds <= FIRST * self.options.budget
             return ["try", count] if fits else None
-        fit = self._trials_within()
+        # How many trials fit the time that the runs on fresh seeds leave.
+        trial = SLACK * self.clock.run_seconds * SHARE * len(self.seeds)
+        fit = self.clock.left / trial if trial else math.inf
+        if self.options.trials is not None:
+            fit = 0 if self.clock.over else math.inf
         if "vary" not in kinds and (count := int(min(WAVE, remaining, limit, fit))) > 0:
             return ["try", count]
         if "vary" not in kinds and limit > 0 and fit >= 1:
@@ -153,13 +157,6 @@ class Search:
         if repeats < REPEATS and len(self.trials) > 1 and fit * SHARE >= FINALISTS:
             return ["repeat", FINALISTS]
         return None
-
-    def _trials_within(self) -> float:
-        """Return how many trials fit the time that the runs on fresh seeds leave."""
-        if self.options.trials is not None:
-            return 0 if self.clock.over else math.inf
-        trial = SLACK * self.clock.run_seconds * SHARE * len(self.seeds)
-        return self.clock.left / trial if trial else math.inf
 
     def seconds_needed(self) -> float:
         """Estimate the smallest budget that allows a search."""

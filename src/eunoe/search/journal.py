@@ -127,9 +127,8 @@ class Journal:
     def _load(self, line: Mapping[str, Any]) -> None:
         if "rounds" in line:
             # Journals of version 0.1 do not have the number of seeds: all of them.
-            numbers = {each.name: line.get(each.name) for each in fields(Scores)} | {
-                "seeds": line.get("seeds", math.inf)
-            }
+            seeds = {"seeds": line.get("seeds", math.inf)}
+            numbers = {each.name: line.get(each.name) for each in fields(Scores)} | seeds
             self.scores[line["trial"], line["rounds"]] = Scores(
                 **{key: math.nan if number is None else float(number) for key, number in numbers.items()}
             )

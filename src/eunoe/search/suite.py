@@ -108,5 +108,4 @@ def load_entries(path: Path | None = None) -> list[Entry]:
 def method_entry(method: str) -> Entry:
     """Return the entry of a method: its defaults at four learning rates."""
     points = tuple(Point(lr=lr) for lr in (0.33, 1.0, 3.0, 10.0))
-    name = method.rpartition(":")[2].lower()
-    return Entry(name=name, config={"method": {"name": method}}, points=points)
+    return Entry(name=method.rpartition(":")[2].lower(), config={"method": {"name": method}}, points=points)

@@ -68,8 +68,7 @@ class Arms:
     @property
     def part(self) -> str:
         """The set for classes and clients: the test set if there is one."""
-        tested = np.isfinite(self.gain("test").mean)
-        return "test" if tested else "judging"
+        return "test" if np.isfinite(self.gain("test").mean) else "judging"
 
 
 def judge(

@@ -38,9 +38,8 @@ class Probing(Hook):
         self.federation, self.seed = simulation.federation, simulation.context.seed
         self.rounds, self.evaluator, self.run_state = config.rounds, evaluator, run_state
         # Clients' models are compared with the global one, and must be visible.
-        hidden = (
-            not simulation.method.aggregates or config.secure_aggregation or config.privacy or config.private
-        )
+        secret = config.secure_aggregation or config.privacy or config.private
+        hidden = not simulation.method.aggregates or secret
         named = [NamedProbe(probe, *probe_metric(probe)) for probe in (() if hidden else config.probes)]
         self.probes = [probe for probe in named if can_measure(probe.metric, self.federation)]
         self.metrics = {f"probe {at} {probe.name}": probe.metric for at, probe in enumerate(self.probes)}

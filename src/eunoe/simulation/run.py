@@ -159,8 +159,7 @@ class Run:
         model = copy.deepcopy(self._loaded(which, client))
         if not raw:
             return model
-        whole = raw_model(model, self.simulation.federation)
-        return whole.to(self.simulation.model.device).eval()
+        return raw_model(model, self.simulation.federation).to(self.simulation.model.device).eval()
 
     def _loaded(self, which: Which = "last", client: int | None = None) -> nn.Module:
         """Load the weights of a model into the simulation's module and return it."""

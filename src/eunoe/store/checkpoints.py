@@ -115,10 +115,8 @@ class Checkpoint:
             run_state.past.append(vectors)
         norms = self.facts["norms"].items()
         run_state.norms = {name: [NormStats(*pair) for pair in pairs] for name, pairs in norms}
-        run_state.metrics = {
-            name: {**values, **self._group(f"metric {name}")}
-            for name, values in self.facts["metrics"].items()
-        }
+        stored = self.facts["metrics"].items()
+        run_state.metrics = {name: {**values, **self._group(f"metric {name}")} for name, values in stored}
 
     def _group(self, group: str) -> Vectors:
         """Return the vectors of one group, stored as `group/name`."""
@@ -146,11 +144,8 @@ def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> N
     }
     facts = {"metrics": values, **{name: getattr(run_state, name) for name in _OF_STATE}}
     facts |= {name: getattr(manifest, name) for name in _OF_MANIFEST}
-    vectors = {
-        f"{group}/{name}": value.cpu().contiguous()
-        for group, members in groups.items()
-        for name, value in members.items()
-    }
+    named = ((f"{group}/{name}", value) for group, own in groups.items() for name, value in own.items())
+    vectors = {name: value.cpu().contiguous() for name, value in named}
     accepted = sorted(manifest.accepted.items())
     known = [list(manifest.digests.get(client, b"")) for client, _ in accepted]
     vectors["clients/accepted"] = torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)

@@ -139,9 +139,8 @@ class Stacks:
 def number_of(simulation: Simulation, name: str) -> float:
     """Return a number of a simulation's method, loss or training options, such as `method.mu`."""
     kind, _, option = name.partition(".")
-    return float(
-        getattr(simulation.context.training if kind == "training" else getattr(simulation, kind), option)
-    )
+    owner = simulation.context.training if kind == "training" else getattr(simulation, kind)
+    return float(getattr(owner, option))
 
 
 def reason_of(error: Exception) -> str | None:

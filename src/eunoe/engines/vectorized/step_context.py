@@ -147,11 +147,9 @@ class StepContext(ClientContext):
     def decayed(self, gradient: Tensor) -> Tensor:
         # A tensor if it differs between clients.
         decays = isinstance(self.weight_decay, Tensor) or self.weight_decay
-        return (
-            gradient + self.weight_decay * self.at
-            if decays and self.training.optimizer != "adamw"
-            else gradient
-        )
+        if decays and self.training.optimizer != "adamw":
+            return gradient + self.weight_decay * self.at
+        return gradient
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         self.backwards += len(batch.y)

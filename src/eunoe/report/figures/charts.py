@@ -172,12 +172,8 @@ def panel_per_run(
     rows: Sequence[Row], panel: Callable[[Any], Any], width: float = 1.5 * PANEL, height: Any = PANEL
 ) -> Any:
     """Lay out one panel per run; `panel` draws it on a chart of the run's rows."""
-    panels = [
-        panel(alt.Chart().transform_filter(run_filter(label))).properties(
-            width=width, height=height, title=label
-        )
-        for label in by_run(rows)
-    ]
+    bases = {run: alt.Chart().transform_filter(run_filter(run)) for run in by_run(rows)}
+    panels = [panel(base).properties(width=width, height=height, title=run) for run, base in bases.items()]
     return side_by_side(panels, rows)
 
 

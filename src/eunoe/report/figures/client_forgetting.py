@@ -53,9 +53,11 @@ def _lost(record: Record) -> forgetting.ClientForgetting:
 def _cells(record: Record) -> Iterator[Row]:
     start, after, models, lost = record["start"], record["after"], record["models"], _lost(record)
     shown = list(enumerate(models))[:MOST_CLIENTS]
-    columns = _columns([model for _, model in shown], record["data"])
+    own = [model for _, model in shown]
+    # The models' own data, and as many others as fit.
+    own_first = sorted(enumerate(record["data"]), key=lambda column: column[1] not in own)
     for i, model in shown:
-        for k, owner in columns:
+        for k, owner in sorted(own_first[: 2 * MOST_CLIENTS]):
             if not np.isnan(lost.matrix[i, k]):
                 cell = {"model": str(model), "data": str(owner), "own": int(model == owner)}
                 cell |= {"before": float(start[k]), "after": float(after[i][k])}
@@ -63,12 +65,6 @@ def _cells(record: Record) -> Iterator[Row]:
         if not np.isnan(lost.by_model[i]):
             cell = {"model": str(model), "data": MEAN, "own": 0, "before": None, "after": None}
             yield cell | {"lost": float(lost.by_model[i])}
-
-
-def _columns(models: Sequence[int], data: Sequence[int]) -> list[tuple[int, int]]:
-    """Select the clients whose data are shown, in order: the models' own, and as many others as fit."""
-    own_first = sorted(enumerate(data), key=lambda column: column[1] not in models)
-    return sorted(own_first[: 2 * MOST_CLIENTS])
 
 
 def title(rows: Sequence[Row]) -> str:
@@ -136,9 +132,8 @@ def _panel(label: str, field: str, color: alt.Color, axis: alt.Axis) -> Any:
     own = cells.transform_filter("datum.own === 1").mark_rect(
         fill=None, stroke="currentColor", strokeWidth=1.5, strokeOpacity=0.75
     )
-    return alt.layer(cells.mark_rect().encode(color, tooltip=[*tips, "round:Q"]), own).properties(
-        width=PANEL, height=PANEL
-    )
+    shown = cells.mark_rect().encode(color, tooltip=[*tips, "round:Q"])
+    return alt.layer(shown, own).properties(width=PANEL, height=PANEL)
 
 
 def mean_rows(runs: Sequence[RunRecords]) -> list[Row]:

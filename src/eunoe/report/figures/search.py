@@ -45,11 +45,9 @@ def search_figures(runs: Sequence[RunRecords], labels: Sequence[str] = ()) -> li
         # In order of rank, as in the legend.
         named = [row for run in best for row in rows if row["run"] == run]
         others = [row for row in rows if row["run"] not in best]
-        gray = mark(
-            alt.Chart(charts.table(others)).encode(axis, color=alt.value(GRAY), opacity=alt.value(0.45))
-        )
+        gray = alt.Chart(charts.table(others)).encode(axis, color=alt.value(GRAY), opacity=alt.value(0.45))
         colored = mark(alt.Chart(charts.table(named)).encode(axis, display.run_color(named, symbol)))
-        drawn = alt.layer(*([gray] if others else []), colored)
+        drawn = alt.layer(*([mark(gray)] if others else []), colored)
         drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT)
         caption += " Gray: other remedies." if others else ""
         return Figure(title, caption, drawn, name=name, section=SECTION)

@@ -115,9 +115,8 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
     color = display.run_color(rows, legend=False)
 
     def panel(base: Any) -> Any:
-        base = base.encode(
-            charts.round_axis("at:Q"), alt.Y("loss:Q", title="loss on the test set", scale=scale), color
-        )
+        height = alt.Y("loss:Q", title="loss on the test set", scale=scale)
+        base = base.encode(charts.round_axis("at:Q"), height, color)
         line = base.mark_line(strokeWidth=1.2).encode(order="at:Q")
         ends = base.transform_filter(f"datum.model !== '{START_MODEL}'")
         return alt.layer(line, ends.mark_point(filled=True, size=26, opacity=0.9).encode(shape, tooltip=tips))
