@@ -111,8 +111,8 @@ def page_html(
     for title, drawings in sections.items():
         anchor = title.lower().replace(" ", "-")
         links.append(f'<a href="#{anchor}">{escape(title)}</a>')
-        heading = f'<section id="{anchor}"><h2>{escape(title)}</h2>'
-        body.append(f'{heading}<div class="figures">{"".join(drawings)}</div></section>')
+        opening = f'<section id="{anchor}"><h2>{escape(title)}</h2>'
+        body.append(f'{opening}<div class="figures">{"".join(drawings)}</div></section>')
     if settings:
         links.append('<a href="#settings">Settings</a>')
     config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}
