@@ -266,7 +266,7 @@ def check() -> None:
 
 def federation(repeats: int = 3) -> None:
     """Seconds of a round in a federation of five nodes over TLS, with and without secure aggregation."""
-    from eunoe.config.toml import to_toml
+    from eunoe.config.settings import to_toml
     from eunoe.flower.deploy.init import init
     from eunoe.flower.loopback import Loopback
 

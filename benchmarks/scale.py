@@ -36,7 +36,7 @@ from benchmarks.harness import (
 )
 
 from eunoe.analysis.tables import Table
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.core.flat_model import Weights
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.methods.base import Finished, Method, Upload
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import ClientContext, RoundContext
 from eunoe.simulation.run import Run
 from eunoe.store.checkpoints import newest_checkpoint
 from tests.waiting import until

@@ -14,8 +14,7 @@ from eunoe.engines.base import Engine
 from eunoe.engines.client import make_client_context, train_client
 from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import ClientContext, RoundContext
 from eunoe.server.aggregator import Aggregator
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble

@@ -17,12 +17,11 @@ from typing import Any
 import altair as alt
 
 from eunoe.analysis.tables import Table
-from eunoe_papers.claims import Claim
-from eunoe_papers.cost import describe_setting
+from eunoe_papers.claims import Claim, Label
 from eunoe_papers.drawing import write_svg
 from eunoe_papers.experiment import SCALES, Experiment, Scale
-from eunoe_papers.labels import Label
 from eunoe_papers.loader import experiments, find_experiment, papers
+from eunoe_papers.reproduce import describe_setting
 from eunoe_papers.results import Row
 from tools.summaries import CLAIMS, OUT, Published, add, read_notes, read_published, refresh
 

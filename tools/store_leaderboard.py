@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from eunoe.analysis.leaderboard import Row
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.search.bench import read_stored
 from eunoe.system.files import read_lines, replacing, write_text
 

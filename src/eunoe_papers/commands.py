@@ -74,7 +74,7 @@ def reproduce(
     results: Stored = RESULTS,
 ) -> None:
     """Reproduce a table or figure, skipping finished runs; print the paper's numbers, ours, and the gap."""
-    from eunoe.config.toml import to_toml
+    from eunoe.config.settings import to_toml
     from eunoe_papers.loader import find_experiment
     from eunoe_papers.reproduce import Limits
 
@@ -154,9 +154,8 @@ def _no_folder(stored: Path) -> str:
 
 def _show_all(listed: "list[Experiment]", out: Path, results: Path) -> None:
     from eunoe.cli.tables import show
-    from eunoe_papers.cost import sum_costs
     from eunoe_papers.experiment import SCALES, data_sets
-    from eunoe_papers.reproduce import find_missing
+    from eunoe_papers.reproduce import find_missing, sum_costs
 
     def cell(experiment: "Experiment", scale: "Scale") -> str:
         if scale not in experiment.scales:
@@ -181,9 +180,9 @@ def _show_all(listed: "list[Experiment]", out: Path, results: Path) -> None:
 
 
 def _show_one(experiment: "Experiment", out: Path, results: Path) -> None:
-    from eunoe_papers.cost import sum_costs
     from eunoe_papers.loader import disagreements, find_experiment
     from eunoe_papers.loader import papers as read_papers
+    from eunoe_papers.reproduce import sum_costs
 
     source = experiment.source
     paper = read_papers()[source.paper]
@@ -227,9 +226,9 @@ def _show_cells(source: "Source", title: str | None = None) -> None:
 def _show_results(results: "Results") -> None:
     from eunoe.analysis.tables import Table
     from eunoe.cli.tables import show
-    from eunoe_papers.cost import describe_setting
     from eunoe_papers.experiment import MARKS
     from eunoe_papers.loader import disagreements
+    from eunoe_papers.reproduce import describe_setting
 
     experiment, source = results.experiment, results.experiment.source
     full = results.scale == "full"

@@ -12,8 +12,7 @@ from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.simulation.many import Planned
 from eunoe_papers import read_table
-from eunoe_papers.claims import Claim
-from eunoe_papers.labels import Label
+from eunoe_papers.claims import Claim, Label
 from eunoe_papers.measures import Measure
 
 Config = dict[str, Any]

@@ -21,9 +21,8 @@ from typing import Any
 from eunoe.analysis.statistics import Interval, student_interval
 from eunoe.data.builtin import SPECS
 from eunoe_papers import read_table
-from eunoe_papers.claims import Claim, Comparison, Values
+from eunoe_papers.claims import Claim, Comparison, Label, Values
 from eunoe_papers.experiment import Experiment, Scale
-from eunoe_papers.labels import Label
 from eunoe_papers.outcomes import Reading
 
 Cells = Mapping[Label, Reading]

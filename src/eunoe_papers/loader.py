@@ -22,8 +22,8 @@ from typing import Any
 from eunoe.config.settings import merge
 from eunoe.errors import InputError, nearest
 from eunoe_papers import read_table
+from eunoe_papers.claims import Part, label
 from eunoe_papers.experiment import Arm, Cell, Config, Experiment, Record, Shrunk, Source
-from eunoe_papers.labels import Part, label
 
 FILES = ("tce", "thesis", "wsm", "fedcurv", "flashback", "streams")
 # What an experiment takes from the one whose runs it uses.

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eunoe_papers.claims import NEAR, VALIDATION, Values, near_best
+from eunoe_papers.claims import NEAR, VALIDATION, Label, Values, near_best
 from eunoe_papers.experiment import Experiment, PlannedRun, Scale
 from eunoe_papers.judge import Verdict, judge
-from eunoe_papers.labels import Label
 from eunoe_papers.measures import Outcome
 from eunoe_papers.outcomes import Reading, read_outcome
 from eunoe_papers.store import FoundRun

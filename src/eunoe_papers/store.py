@@ -22,11 +22,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import RESUMABLE, make_config
-from eunoe.config.settings import flatten
+from eunoe.config.settings import flatten, rename_keys
 from eunoe.errors import InputError
-from eunoe.simulation.stored_config import resolved
+from eunoe.simulation.resuming import resolved
 from eunoe.simulation.streams import with_streams
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords, numbers

@@ -10,7 +10,7 @@ import pytest
 
 from eunoe.analysis.comparison import COLUMNS, MAIN, Arm, Column, Comparison, Paired, legend, numbers
 from eunoe.analysis.statistics import paired_interval
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.errors import InputError
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords

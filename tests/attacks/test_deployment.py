@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.loading import load
 from eunoe.data.sources.npz import write_npz
 from eunoe.flower.deploy.credentials import make_node_key

@@ -131,8 +131,7 @@ def test_an_installed_entry_point_is_a_full_citizen(monkeypatch: pytest.MonkeyPa
 def test_defaults_are_those_that_a_file_can_express() -> None:
     assert registry.defaults("loss", "logit_adjusted", {}) == {"tau": 1.0}
     assert registry.defaults("loss", "logit_adjusted", {"tau": 2.0}) == {"tau": 2.0}
-    supplied = ("shape", "classes")
-    assert registry.defaults("model", f"{HERE}:adder", {}, supplied) == {"times": 2}
+    assert registry.defaults("model", f"{HERE}:adder", {}) == {"times": 2}
 
 
 def test_the_first_line_of_the_docstring_is_the_summary() -> None:

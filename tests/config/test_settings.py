@@ -1,11 +1,26 @@
 """Values of a config: --set, merging, and absolute paths."""
 
+import math
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eunoe.config.settings import absolute_paths, apply_settings, flatten, merge, parse_value, read_config
-from eunoe.errors import InputError
+from eunoe import InputError
+from eunoe.config.schema import make_config
+from eunoe.config.settings import (
+    absolute_paths,
+    apply_settings,
+    flatten,
+    merge,
+    parse_value,
+    read_config,
+    rename_keys,
+    to_toml,
+)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +159,61 @@ def test_nested_values_are_flattened_to_paths() -> None:
         "training.schedule.name": "step",
         "probes": [{"at": 1}],
     }
+
+
+def test_stored_configs_get_the_new_names() -> None:
+    stored: dict[str, object] = {"merge": {"name": "median"}, "seed": 1}
+    stored["secure_aggregation"] = {"most_samples": 9}
+    stored["engine"] = {"name": "ray", "summers": 4}
+    assert rename_keys(stored) == {
+        "aggregation": {"name": "median"},
+        "secure_aggregation": {"max_samples": 9},
+        "seed": 1,
+        "engine": {"name": "ray"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"merge": "median"}, "'merge' is now 'aggregation'"),
+        (
+            {"secure_aggregation": {"most_samples": 9}},
+            "'secure_aggregation.most_samples' is now 'secure_aggregation.max_samples'",
+        ),
+    ],
+)
+def test_other_configs_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_config(values)
+
+
+# A lone surrogate is no character and has no place in a file.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(texts, values, max_size=4))
+def test_any_values_come_back(data: dict[str, object]) -> None:
+    assert tomllib.loads(to_toml(data)) == data
+
+
+def test_special_numbers_and_nothing() -> None:
+    back = tomllib.loads(to_toml({"a": math.inf, "b": -math.inf, "n": math.nan, "none": None, "t": (1, 2)}))
+    assert math.isnan(back.pop("n"))
+    assert back == {"a": math.inf, "b": -math.inf, "t": [1, 2]}
+
+
+def test_numpy_floats_are_written_as_numbers() -> None:
+    assert to_toml({"a": np.float64(0.1)}) == "a = 0.1\n"
+
+
+def test_sections_come_after_plain_values() -> None:
+    assert to_toml({"s": {"x": 1, "in": {"y": None, "z": "ä"}}, "p": True}) == (
+        'p = true\n\n[s]\nx = 1\nin = {z = "ä"}\n'
+    )

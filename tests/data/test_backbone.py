@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from eunoe.config.options import FeatureShift
 from eunoe.core.fields import Fields, gather
 from eunoe.data.backbone import Backbone, apply_backbone, encode_data
-from eunoe.data.description import describe
 from eunoe.errors import InputError
-from eunoe.simulation.export import export_model
+from eunoe.simulation.export import describe, export_model
 from eunoe.simulation.running import run
 from tests.field_inputs import FieldNet, field_federation
 from tests.helpers import blobs

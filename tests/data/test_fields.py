@@ -10,11 +10,11 @@ from torch.utils.data import Dataset
 
 from eunoe.core.fields import Fields, Ragged
 from eunoe.data.arrays import from_arrays
-from eunoe.data.description import describe
 from eunoe.data.federation import Federation
 from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import npz, pack_fields, write_npz
 from eunoe.errors import InputError
+from eunoe.simulation.export import describe
 from tests.field_inputs import columns, field_federation
 
 Y = np.array([0, 1, 0, 1])

@@ -10,7 +10,7 @@ from torch import nn
 from eunoe.data.federation import Federation
 from eunoe.engines.client import gather_blocks
 from eunoe.errors import InputError
-from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Batch
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.running import run
 from eunoe.store.checkpoints import start_state

@@ -19,7 +19,7 @@ from eunoe.engines.process import Process
 from eunoe.engines.workers import portable_error
 from eunoe.errors import ClientError, RunFailed
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import ClientContext
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run

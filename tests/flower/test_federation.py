@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from eunoe.config import registry
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.arrays import from_arrays
 from eunoe.data.sources.npz import pack_fields, write_npz
 from eunoe.errors import InputError, RunFailed

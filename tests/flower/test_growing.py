@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.arrays import from_arrays
 from eunoe.data.sources.npz import write_npz
 from eunoe.errors import InputError

@@ -18,7 +18,7 @@ pytest.importorskip("flwr")
 
 import eunoe
 from eunoe.analysis.remedies import REMEDIES
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.flower.deploy.credentials import make_node_key
 from eunoe.flower.deploy.init import init
 from eunoe.flower.loopback import Loopback

@@ -14,7 +14,7 @@ pytest.importorskip("flwr")
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.arrays import from_arrays
 from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import pack_fields, read_npz, write_npz

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedcurv import FedCurv
 from tests.methods.helpers import Trial, random_parts

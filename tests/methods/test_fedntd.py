@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eunoe.errors import InputError
-from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedntd import FedNTD
 from tests.helpers import begin

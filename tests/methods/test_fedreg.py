@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import Batch, ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedreg import FedReg
 from tests.helpers import begin

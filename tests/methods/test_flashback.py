@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence, weigh_teachers
-from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Batch
 from eunoe.methods.flashback import Flashback
 from eunoe.server.trainer import PositionLoss, ServerTrainer
 from eunoe.server.updates import Broadcast

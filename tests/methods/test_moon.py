@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
-from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.moon import Moon
 from tests.helpers import begin, train_one

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eunoe.errors import InputError
-from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.scaffold import Scaffold
 from tests.methods.helpers import Normed, Trial, random_parts, softmax_gradient

@@ -1,16 +1,21 @@
 """How good a model is: numbers that can be counted by hand."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
-from eunoe.metrics import Evaluation, EvaluationMetric, Metric, Rows, Snapshot
-from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.errors import InputError
+from eunoe.metrics import Evaluation, EvaluationMetric, Metric, Predictions, Rows, Snapshot
+from eunoe.metrics.evaluation import RoundMetrics, Score, make_score
 from eunoe.metrics.named import round_metrics
 from tests.helpers import Same, make_simulation
 
@@ -167,3 +172,47 @@ def test_what_was_evaluate_elsewhere_is_recorded_and_forgotten_from(simulation: 
     assert first["validation"]["by"] == [3]
     assert first["forgetting"] == {"on": "validation", "round": None, "fedntd": None}
     assert second["forgetting"] == {"on": "validation", "round": 0.0, "fedntd": 0.0}
+
+
+def evaluation(predicted: list[int], owners: list[int] | None = None) -> Evaluation:
+    predictions = Predictions(np.array(predicted), np.zeros(4), np.zeros(2))
+    labels = np.array([0, 0, 0, 1])
+    return Evaluation(predictions, labels, 2, None if owners is None else np.array(owners))
+
+
+def snapshot(predicted: list[int]) -> Snapshot:
+    return Snapshot(1, "global", {"validation": evaluation(predicted)}, torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("by", "score"),
+    [(None, 0.5), ("worst_class", 1 / 3), ("balanced_accuracy", 2 / 3), ("worst_client", 0.0)],
+)
+def test_the_score_by_hand(by: Any, score: float) -> None:
+    # Class 0 is right once in three, class 1 always; client 0 has nothing right, client 1 all.
+    wrong_first = evaluation([1, 1, 0, 1], owners=[0, 0, 1, 1])
+    assert make_score(by, CLASSIFICATION).measure(wrong_first) == pytest.approx(score)
+
+
+def test_without_owners_no_client_is_the_worst() -> None:
+    assert make_score("worst_client", CLASSIFICATION).measure(evaluation([0, 0, 0, 1])) is None
+
+
+def test_the_best_score_is_that_of_all_rounds_and_of_a_restored_state() -> None:
+    score = Score()
+    assert score.state() == {}
+    score.update(snapshot([0, 0, 1, 1]))
+    score.update(snapshot([1, 1, 1, 1]))
+    assert math.isclose(score.state()["best"], 0.75)
+    again = Score()
+    again.restore(score.state())
+    assert not again.improves({"validation": evaluation([0, 0, 1, 1])})
+    assert again.improves({"validation": evaluation([0, 0, 0, 1])})
+    assert not again.improves({})
+
+
+def test_a_score_supports_the_task() -> None:
+    for by in ("worst_class", "auroc"):
+        with pytest.raises(InputError, match=f"metric '{by}' supports classification and multilabel"):
+            make_score(by, Regression())
+    assert make_score("worst_class", MULTILABEL).by == "worst_class"

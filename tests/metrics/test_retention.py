@@ -17,7 +17,7 @@ from eunoe.errors import InputError
 from eunoe.metrics import Evaluation, Predictions, Snapshot
 from eunoe.metrics.retention import Retention
 from eunoe.report.figures import all_figures
-from eunoe.search.outcome import read_outcome
+from eunoe.search.verdict import read_outcome
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from tests.small_runs import FAST, Stopped, bits, stop_after

@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.settings import merge
-from eunoe.config.toml import to_toml
-from eunoe_papers.claims import Claim
+from eunoe.config.settings import merge, to_toml
+from eunoe_papers.claims import Claim, label
 from eunoe_papers.experiment import Arm, Experiment, PlannedRun, Shrunk
-from eunoe_papers.labels import label
 from eunoe_papers.loader import find_experiment
 from eunoe_papers.measures import Measure
 from eunoe_papers.store import load, path_of, read_folder, save

@@ -11,11 +11,10 @@ from eunoe.config.schema import make_config
 from eunoe.core.rng import generator
 from eunoe.errors import InputError
 from eunoe.report.figures import KINDS
-from eunoe_papers.claims import Claim, near_best
-from eunoe_papers.cost import count_samples
+from eunoe_papers.claims import Claim, Label, label, near_best
 from eunoe_papers.experiment import PART, Cell, Experiment, PlannedRun, data_sets, limits
-from eunoe_papers.labels import Label, label
 from eunoe_papers.loader import disagreements, experiments, find_experiment, papers
+from eunoe_papers.reproduce import count_samples
 from eunoe_papers.results import tolerance_cells
 
 # What a smaller run may change: its length, its data, clients and width, and what is watched, never the

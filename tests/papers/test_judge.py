@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from eunoe_papers.claims import Label, label
 from eunoe_papers.experiment import Arm, Experiment, PlannedRun, Scale
 from eunoe_papers.judge import CENTRAL, Verdict, fedavg_accuracy, needed, network, untrained
-from eunoe_papers.labels import Label, label
 from eunoe_papers.loader import find_experiment
 from eunoe_papers.measures import Measure, Outcome
 from eunoe_papers.outcomes import Reading

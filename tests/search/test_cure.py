@@ -15,11 +15,10 @@ from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.search import remedies
 from eunoe.search.cure import cure, find_cure
-from eunoe.search.cure_runs import CureRuns
 from eunoe.search.cure_search import CureOptions, Search
 from eunoe.search.halving import Callbacks
-from eunoe.search.outcome import SETS, Outcome
-from eunoe.search.verdict import NOT_PRIVATE, Arms, describe_fairness
+from eunoe.search.remedies import CureRuns
+from eunoe.search.verdict import NOT_PRIVATE, SETS, Arms, Outcome, describe_fairness
 from eunoe.simulation.build import build_federation
 from eunoe.simulation.many import Planned
 from eunoe.simulation.run import Run
@@ -281,7 +280,7 @@ def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
             return self.calls > 22
 
     with monkeypatch.context() as short:
-        short.setattr("eunoe.search.cure_runs.AT_ONCE", 1)
+        short.setattr("eunoe.search.remedies.AT_ONCE", 1)
         short.setattr(CureRuns, "confirm", lambda self, *args: confirm(self, *args[:-1], Ending()))
         result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (result.label, result.test, result.config, result.runs) == (None, None, None, ())

@@ -14,12 +14,12 @@ from torch import nn
 
 from eunoe.config.options import FeatureShift
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.stored_config import resolved
+from eunoe.simulation.resuming import resolved
 from tests.helpers import Net, blobs, make_simulation
 
 SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}

@@ -22,8 +22,7 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
 from eunoe.methods.base import Finished, Method, Upload
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import Batch, ClientContext, RoundContext
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.hooks import Hook, Round

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 
 from eunoe.engines.serial import Serial
 from eunoe.errors import Damaged, InputError
+from eunoe.simulation.resuming import describe_environment
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from eunoe.store.checkpoints import list_checkpoints
@@ -240,6 +242,10 @@ def test_another_machine_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
     assert len(messages) == 2
     assert "torch was '1.0'" in messages[0]
     assert "cpu was 'an abacus'" in messages[1]
+    caplog.clear()
+    path.write_text(json.dumps({key: value for key, value in facts.items() if key not in ("torch", "cpu")}))
+    resume(tmp_path)
+    assert not caplog.messages
 
 
 def test_other_data_are_refused(tmp_path: Path) -> None:
@@ -306,3 +312,24 @@ def test_a_resumed_run_removes_nothing_behind_a_link(tmp_path: Path) -> None:
         resume(tmp_path / "run", rounds=values["rounds"] + 1)
     assert precious.read_text() == "dear"
     assert (precious.parent / "deep" / "file").read_text() == "sir"
+
+
+def test_the_hashes_follow_data_and_partition() -> None:
+    federation = blobs()
+    first, again = describe_environment(federation), describe_environment(blobs())
+    assert first == again
+    assert first["torch"] == torch.__version__
+    other = describe_environment(blobs(alpha=5.0))
+    assert other["data_sha256"] == first["data_sha256"]
+    assert other["partition_sha256"] != first["partition_sha256"]
+    test = replace(federation.data.test, x=federation.data.test.x + 1)
+    changed = describe_environment(replace(federation, data=replace(federation.data, test=test)))
+    assert changed["data_sha256"] != first["data_sha256"]
+
+
+def test_outside_a_repository_there_is_no_commit(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", "/")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("none")))
+    assert describe_environment(blobs())["git_commit"] is None

@@ -13,7 +13,7 @@ from torch import nn
 
 import eunoe
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM

@@ -7,7 +7,7 @@ import pytest
 
 from eunoe.config import registry
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run

@@ -14,8 +14,6 @@ from eunoe.errors import InputError, nearest
 _LISTED = {kind.plural: kind for kind in KINDS.values()}
 # Kinds by key and by section of a config.
 _BY_NAME = {k.key: k for k in KINDS.values()} | {k.section: k for k in KINDS.values() if k.section}
-# Arguments that the library passes, which are not options.
-_SUPPLIED = {"model": ("shape", "classes", "vocabulary", "causal_lm"), "engine": ("simulation", "states")}
 
 
 def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
@@ -77,7 +75,7 @@ def _show_component(kind: str, name: str) -> None:
             type_name(hints[key].annotation),
         ]
         for key, p in registry.options(component).items()
-        if key not in _SUPPLIED.get(kind, ())
+        if key not in _BY_NAME[kind].supplied
     ]
     show(["option", "default", "type"], rows)
     typer.echo(inspect.getdoc(component) or "")
@@ -98,7 +96,7 @@ def _fields(model: type[BaseModel]) -> tuple[list[str], list[list[str]]]:
 
 def _format_default(value: Any) -> str:
     """Format a default as in a config file; a section by its name, if it has one."""
-    from eunoe.config.toml import inline
+    from eunoe.config.settings import inline
 
     if value is None:
         return "none"

@@ -37,8 +37,7 @@ def tune(
     from eunoe.cli.tables import show_trials
     from eunoe.config.settings import parse_value
     from eunoe.search import tune as search
-    from eunoe.search.budget import parse_budget
-    from eunoe.search.halving import composed_privacy, show_progress
+    from eunoe.search.halving import composed_privacy, parse_budget, show_progress
 
     values, numbers = read_shared(config, set_, engine, seeds)
     space: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from eunoe.config.renamed import RENAMED
+from eunoe.config.settings import RENAMED
 from eunoe.errors import nearest
 
 # Parts of an error's location that pydantic adds for a field of several types.

@@ -8,7 +8,7 @@ be a function. A config gives its built-in name, an installed entry point of the
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -29,6 +29,7 @@ class Kind:
     the part of a config that names one, by default the key. A user's own class must derive from `base`, so
     that naming it cannot call anything else; without a base any class or function is accepted. `prefixes`
     maps the prefix of another library to a function: `flwr:Name` is the result of calling it with Name.
+    `supplied` are the arguments that the library passes, which are not options.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Kind:
     names: Mapping[str, str]
     section: str | None = None
     base: str | None = None
+    supplied: Sequence[str] = ()
     prefixes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -126,9 +128,9 @@ def build(kind: str, name: str, values: Mapping[str, Any], **supplied: Any) -> A
         raise InputError(f"{what}: {explain(error)}") from None
 
 
-def defaults(kind: str, name: str, values: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
+def defaults(kind: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Complete options by defaults that a config file can express: a stored config then repeats the run."""
-    known = options(find(kind, name)).items()
+    known, supplied = options(find(kind, name)).items(), KINDS[kind].supplied
     plain = {key: p.default for key, p in known if isinstance(p.default, _PLAIN) and key not in supplied}
     return {**plain, **values}
 

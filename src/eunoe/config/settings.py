@@ -1,15 +1,22 @@
-"""Config values before validation: reading TOML, applying --set, merging, absolute paths."""
+"""Config values before validation: reading and writing TOML, applying --set, merging, absolute paths."""
 
 import copy
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.renamed import rename_keys
 from eunoe.errors import InputError, RunFailed
 from eunoe.system.files import read_toml
+
+# Dotted paths of version 0.1 and the new name of their last part.
+RENAMED = {"merge": "aggregation", "secure_aggregation.most_samples": "max_samples"}
+# Options of version 0.1 that no longer exist; results do not depend on them.
+REMOVED = {"engine.summers"}
+# Functions of version 0.1 that a config may name, and where they are now.
+MOVED = {"eunoe.papers.part:part": "eunoe_papers.part:part"}
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -127,3 +134,55 @@ def _absolute_section(section: Any) -> Any:
 
 def _absolute(path: str) -> str:
     return str(Path(path).expanduser().resolve())
+
+
+def rename_keys(values: Mapping[str, Any], parents: str = "") -> dict[str, Any]:
+    """Return a stored config with the current names of its keys; elsewhere an error gives the new name."""
+    renamed = {}
+    for key, value in values.items():
+        path = f"{parents}{key}"
+        if path in REMOVED:
+            continue
+        inner = rename_keys(value, f"{path}.") if isinstance(value, Mapping) else value
+        inner = MOVED.get(inner, inner) if isinstance(inner, str) else inner
+        renamed[RENAMED.get(path, key)] = inner
+    return renamed
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Format nested values as TOML; None is left out."""
+    plain, tables = [], []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            tables.append(f"\n[{_key(key)}]\n" + "".join(_line(k, v) for k, v in value.items()))
+        else:
+            plain.append(_line(key, value))
+    return "".join(plain + tables)
+
+
+def _line(key: str, value: Any) -> str:
+    return "" if value is None else f"{_key(key)} = {inline(value)}\n"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else inline(key)
+
+
+def inline(value: Any) -> str:
+    """Format a value in one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        # NumPy numbers have another repr.
+        return repr(float(value) if isinstance(value, float) else int(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(inline(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None) + "}"
+    return f'"{"".join(_escape(character) for character in str(value))}"'
+
+
+def _escape(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

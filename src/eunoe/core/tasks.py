@@ -61,9 +61,9 @@ class Task(ABC):
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Return the probabilities of classes or labels; for regression the outputs themselves."""
 
-    @abstractmethod
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
-        """Count the samples of each client per class, label or target [clients, outputs]."""
+        """Count the samples of each client per class or label; of other tasks all [clients, outputs]."""
+        return torch.bincount(owners, minlength=clients)[:, None].expand(clients, outputs)
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,6 @@ class Regression(Task):
     def probabilities(self, outputs: Tensor) -> Tensor:
         return outputs
 
-    def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
-        return torch.bincount(owners, minlength=clients)[:, None].expand(clients, outputs)
-
     def standardize(self, targets: Tensor) -> Tensor:
         """Convert targets to the scale of a model's outputs."""
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.mean, self.std))
@@ -183,9 +180,6 @@ class LanguageModel(Task):
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         return outputs.softmax(2)
-
-    def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
-        return torch.bincount(owners, minlength=clients)[:, None].expand(clients, outputs)
 
 
 CLASSIFICATION = Classification()

@@ -11,8 +11,7 @@ from PIL import Image
 from pyarrow import compute, types
 from torch import Tensor
 
-from eunoe.config.settings import path_kind
-from eunoe.config.toml import inline
+from eunoe.config.settings import inline, path_kind
 from eunoe.core.fields import describe_input
 from eunoe.data.loading import load
 from eunoe.data.samples import DataSet

@@ -16,7 +16,7 @@ from eunoe.engines.compression import compress, compressed_uploads
 from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.engines.staleness import rebase_update, stale_broadcast
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import Batch, ClientContext, Turns
+from eunoe.methods.context import Batch, ClientContext, Turns
 from eunoe.server.updates import Broadcast, Update
 
 # Numbers that are gathered at a time for the steps to come (16 MB).

@@ -30,7 +30,7 @@ from eunoe.data.samples import DataSet, tensor_bytes
 from eunoe.data.sources.npz import read_npz, unpack_fields
 from eunoe.errors import InputError
 from eunoe.flower.wire import MAX_SAMPLES
-from eunoe.simulation.build import features_of, load_data
+from eunoe.simulation.build import build_federation, features_of
 
 
 class Facts(Options):
@@ -130,15 +130,7 @@ def _all_to_one(labels: Integers, rng: np.random.Generator, groups: Integers | N
 
 def server_federation(config: Config, declared: Integers) -> Federation:
     """Build the server's federation: its own data, and the sizes that clients declared."""
-    public = config.public
-    whole = Federation.build(
-        load_data(config.data, config.backbone),
-        _all_to_one,
-        seed=config.seed,
-        split=config.split,
-        public=public,
-        public_data=None if public.data is None else load_data(public.data, config.backbone),
-    )
+    whole = build_federation(config.model_copy(update={"shift": None}), _all_to_one)
     return RemoteFederation(**_fields(whole), declared=declared)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.core.fields import call
 from eunoe.errors import InputError
 from eunoe.metrics.observer import Batches, Forgetting, first_input

@@ -35,10 +35,9 @@ from eunoe.flower.secure.history import run_identity
 from eunoe.flower.wire import is_run_name
 from eunoe.simulation.build import UserObjects, assemble, build_method, load_data
 from eunoe.simulation.hooks import Record
-from eunoe.simulation.resuming import check_config, check_data
+from eunoe.simulation.resuming import check_config, check_data, resolved, with_loss
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import PreparedRun, execute
-from eunoe.simulation.stored_config import resolved, with_loss
 from eunoe.simulation.streams import with_streams
 from eunoe.store.folder import check_new
 from eunoe.store.run_records import count_participants, format_main_value

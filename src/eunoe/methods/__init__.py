@@ -10,8 +10,8 @@ from eunoe.methods.base import Finished as Finished
 from eunoe.methods.base import Method as Method
 from eunoe.methods.base import Neutral as Neutral
 from eunoe.methods.base import ServerUpdate as ServerUpdate
-from eunoe.methods.client_context import Batch as Batch
-from eunoe.methods.client_context import ClientContext as ClientContext
+from eunoe.methods.context import Batch as Batch
+from eunoe.methods.context import ClientContext as ClientContext
 from eunoe.methods.context import RoundContext as RoundContext
 from eunoe.server.aggregate import Aggregate as Aggregate
 from eunoe.server.aggregate import Upload as Upload

@@ -16,8 +16,7 @@ from eunoe.config.options import Options
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.tasks import EVERY, TaskName
 from eunoe.errors import InputError
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import Batch, ClientContext, RoundContext
 from eunoe.server.aggregate import Aggregate, Upload, Weighting
 from eunoe.server.optimizers import Cost
 

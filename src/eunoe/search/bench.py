@@ -23,9 +23,9 @@ from eunoe.config.schema import make_config
 from eunoe.config.settings import absolute_paths
 from eunoe.errors import InputError, nearest
 from eunoe.search.halving import Callbacks, Trial, show_progress
-from eunoe.search.outcome import read_outcome
 from eunoe.search.suite import BASELINE, Entry, Setting, Suite, load_entries, load_suite, method_entry
 from eunoe.search.sweep import folder_name
+from eunoe.search.verdict import read_outcome
 from eunoe.simulation.build import assemble
 from eunoe.simulation.many import Planned, execute
 from eunoe.simulation.user_objects import apply_preset

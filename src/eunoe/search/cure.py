@@ -15,12 +15,17 @@ from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import absolute_paths, merge
 from eunoe.errors import InputError
 from eunoe.metrics.evaluation import mask_judging_rows
-from eunoe.search.budget import format_budget, parse_budget
-from eunoe.search.cure_runs import CureRuns, list_seeds
 from eunoe.search.cure_search import FRESH, SLACK, CureOptions, Search, SearchClock, estimate_seconds
-from eunoe.search.halving import Callbacks, check_validation, composed_privacy, show_progress
+from eunoe.search.halving import (
+    Callbacks,
+    check_validation,
+    composed_privacy,
+    format_budget,
+    parse_budget,
+    show_progress,
+)
 from eunoe.search.journal import Journal, read_journal
-from eunoe.search.remedies import Applicability, averaging_variants, order_table
+from eunoe.search.remedies import Applicability, CureRuns, averaging_variants, list_seeds, order_table
 from eunoe.search.verdict import NOT_PRIVATE, Cure, judge, too_few_seeds
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.run import Run

@@ -11,12 +11,10 @@ from eunoe.analysis.remedies import Remedy
 from eunoe.analysis.statistics import mean
 from eunoe.config.options import Options, ScoreName
 from eunoe.metrics.forgetting import known_mean, mean_over_rounds
-from eunoe.search.budget import Clock
-from eunoe.search.cure_runs import CureRuns, list_seeds
-from eunoe.search.halving import FINALISTS, Callbacks, Halving, Trial, rungs_of
+from eunoe.search.halving import FINALISTS, Callbacks, Clock, Halving, Trial, rungs_of
 from eunoe.search.journal import Journal, Scores, TrialResult, rank_results
-from eunoe.search.outcome import Model, Outcome, Which, read_outcome
-from eunoe.search.remedies import Applicability, Variants, averaging_variants, vary
+from eunoe.search.remedies import Applicability, CureRuns, Variants, averaging_variants, list_seeds, vary
+from eunoe.search.verdict import Model, Outcome, Which, read_outcome
 from eunoe.simulation.hooks import Record
 from eunoe.simulation.many import Planned
 from eunoe.store.reader import read_run

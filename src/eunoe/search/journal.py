@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import make_config
+from eunoe.config.settings import rename_keys
 from eunoe.errors import InputError
 from eunoe.store.line_file import LineFile
 from eunoe.store.schema import JournalRecord, ScoresRecord, TrialRecord, validate

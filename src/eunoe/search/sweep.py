@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.settings import apply_settings
-from eunoe.config.toml import inline
+from eunoe.config.settings import apply_settings, inline
 from eunoe.errors import InputError
 from eunoe.simulation.many import Planned
 

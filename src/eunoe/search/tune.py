@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eunoe.config.schema import make_config
-from eunoe.config.settings import absolute_paths
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import absolute_paths, to_toml
 from eunoe.core.rng import generator
 from eunoe.errors import InputError, install_command
-from eunoe.search.budget import Clock
-from eunoe.search.halving import Callbacks, Halving, Trial, check_validation, rungs_of, search_values
+from eunoe.search.halving import Callbacks, Clock, Halving, Trial, check_validation, rungs_of, search_values
 from eunoe.search.journal import Journal, TrialResult, rank_results
 from eunoe.search.sweep import plan
 from eunoe.simulation.build import assemble
-from eunoe.simulation.stored_config import resolved
+from eunoe.simulation.resuming import resolved
 from eunoe.simulation.streams import with_streams
 from eunoe.system.files import write_text
 

@@ -1,8 +1,13 @@
-"""The result of a cure: the gain on fresh seeds, the verdict, and its sentences."""
+"""The result of a cure: scores of its runs, the gain on fresh seeds, the verdict, and its sentences.
 
-from collections.abc import Sequence
+The best checkpoint of a run is the model with the highest score on the first half of the validation samples
+(`validation`); its scores on the second half (`judging`) and on the test set had no part in picking it.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,11 +16,11 @@ from eunoe.analysis.remedies import Remedy
 from eunoe.analysis.statistics import Interval, mean, mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.config.schema import Config, make_config
-from eunoe.config.settings import absolute_paths
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import absolute_paths, to_toml
 from eunoe.search.journal import TrialResult
-from eunoe.search.outcome import Outcome, Which, read_outcome
+from eunoe.simulation.hooks import retains
 from eunoe.simulation.run import Run
+from eunoe.store.run_records import Record, RunRecords
 from eunoe.system.files import write_text
 
 NOT_PRIVATE = (
@@ -27,6 +32,61 @@ _GIVEN = {"best": "best checkpoint", "last": "last rounds"}
 # What an outcome has besides the score, and the loss of it on one seed that is not mentioned.
 _BESIDES = ("balanced accuracy", "worst class", "worst tenth of clients")
 _NEGLIGIBLE = 0.01
+# The model that is evaluated, or the one that clients receive if averaging makes it another.
+Model = Literal["", "sent"]
+Which = Literal["best", "last"]
+SETS = ("validation", "judging", "test")
+
+
+class Outcome(NamedTuple):
+    """Scores of one model of a run by set, for classes and clients too."""
+
+    score: Mapping[str, float]
+    balanced: Mapping[str, float]
+    worst_class: Mapping[str, float]
+    worst_client: Mapping[str, float]
+
+
+def read_outcome(
+    run: RunRecords, which: Which = "best", model: Model = "", until: int | None = None
+) -> Outcome:
+    """Return the scores of a run's best checkpoint, or the means over its last rounds, up to a round."""
+    rounds = [record for record in run.metrics if until is None or record["round"] <= until]
+    sections = [record.get("sent", {}) if model else record for record in rounds]
+    records = [record for record in sections if record.get("score", {}).get("validation") is not None]
+    floor = dict.fromkeys(SETS, run.task.floor)
+    if run.status["state"] == "diverged" or not records:
+        return Outcome(floor, floor, floor, floor)
+    config = run.checked_config
+    if which == "best":
+        kept = [record for record in records if retains(record, config)]
+        chosen = sorted(kept, key=lambda record: -record["score"]["validation"])[:1]
+    else:
+        chosen = records[-config.evaluation.last :]
+        chosen = chosen if all(retains(record, config) for record in chosen) else []
+    if not chosen:
+        return Outcome(floor, floor, floor, floor)
+
+    def read(value: Any) -> dict[str, float]:
+        return {name: mean([value(record, name) for record in chosen]) for name in SETS}
+
+    return Outcome(
+        read(lambda record, name: record["score"].get(name, np.nan)),
+        read(lambda record, name: _over_classes(record, name, np.nanmean)),
+        read(lambda record, name: _over_classes(record, name, np.nanmin)),
+        read(_worst_tenth),
+    )
+
+
+def _worst_tenth(record: Record, name: str) -> float:
+    value = (record.get(name, {}).get("clients") or {}).get("worst_tenth")
+    # Clients may be too few or too small.
+    return np.nan if value is None else float(value)
+
+
+def _over_classes(record: Record, name: str, statistic: Any) -> float:
+    values = np.array(record.get(name, {}).get("per_class") or [np.nan], np.float64)
+    return float("nan") if np.isnan(values).all() else float(statistic(values))
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,6 +19,7 @@ from eunoe.core.flat_model import FlatModel, load_state
 from eunoe.core.rng import global_stream
 from eunoe.core.tasks import Task
 from eunoe.data.federation import Federation
+from eunoe.data.partitions.base import Division
 from eunoe.data.samples import DataSet
 from eunoe.data.transforms import augment_batch
 from eunoe.engines.attacks import flip_labels
@@ -39,9 +40,6 @@ from eunoe.server.secure_sum import SecureSums, make_fixed_point
 from eunoe.server.trainer import ServerTrainer
 from eunoe.simulation.compatibility import check_compatibility
 from eunoe.simulation.streams import apply_stream
-
-# Arguments that the library passes to a model besides the user's options.
-SUPPLIED_TO_MODEL = ("shape", "classes", "vocabulary", "causal_lm")
 
 
 @dataclass(frozen=True)
@@ -212,13 +210,13 @@ def features_of(data: DataSet, backbone: Named) -> DataSet:
     return encode_data(data, module, about)
 
 
-def build_federation(config: Config) -> Federation:
-    """Load the data and partition them."""
+def build_federation(config: Config, partition: Callable[..., Division] | None = None) -> Federation:
+    """Load the data and partition them, by the configuration's partition or another."""
     public = config.public
     _refuse_user_object("federation", config.data)
     return Federation.build(
         load_data(config.data, config.backbone),
-        _build("partition", config.partition, Callable),
+        partition or _build("partition", config.partition, Callable),
         seed=config.seed,
         split=config.split,
         public=public,

@@ -20,19 +20,17 @@ from typing import Any
 import torch
 
 from eunoe.config.schema import RESUMABLE, Config, make_config
-from eunoe.config.settings import merge, read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.simulation.build import UserObjects, assemble, sharing_data
 from eunoe.simulation.hooks import Progress, Record, stop_reason
 from eunoe.simulation.lockstep import run_in_lockstep
-from eunoe.simulation.resuming import check_config
+from eunoe.simulation.resuming import check_config, resolved
 from eunoe.simulation.run import Run
-from eunoe.simulation.running import ConfigLike, OnRound, PreparedRun, prepare_resumed, prepare_run
+from eunoe.simulation.running import OnRound, PreparedRun, prepare_resumed, prepare_run
 from eunoe.simulation.running import execute as execute_run
-from eunoe.simulation.stored_config import resolved
 from eunoe.simulation.structure import lockstep_reason
-from eunoe.simulation.user_objects import apply_preset, split_user_objects
+from eunoe.simulation.user_objects import ConfigLike, merge_values
 from eunoe.store.reader import read_run, read_run_config, read_status
 from eunoe.system.log_lines import PipeHandler, titled_logs
 from eunoe.system.machine import can_fork, cores, keep_freed_memory
@@ -123,12 +121,7 @@ def run_seeds(
     values: Mapping[str, Any],
 ) -> list[Run]:
     """Execute runs that differ in their seed, on all cores; the arguments are those of `run`."""
-    if isinstance(config, Path | str):
-        config = read_config(Path(config))
-    # What is left out stays so: without a named engine, runs train in lockstep.
-    base = config.model_dump(exclude_unset=True) if isinstance(config, Config) else dict(config or {})
-    user, plain = split_user_objects(federation, values)
-    merged = apply_preset(merge(base, plain), federation)
+    user, merged = merge_values(config, federation, values)
     objects = {name: value for name, value in vars(user).items() if value is not None}
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
     runs = [Planned("run", {**merged, "seed": s}, folder / f"seed-{s}", objects=objects) for s in seeds]

@@ -1,21 +1,101 @@
-"""Checks before a run is resumed: its configuration and data must match; another machine is warned of."""
+"""What a run folder keeps so that the run can be repeated and resumed, and the checks before it is resumed.
+
+The stored configuration is complete. On resume it and the data must match; another machine gives a warning.
+"""
 
 import logging
+import os
+import platform
+import subprocess
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.renamed import rename_keys
+import numpy as np
+import torch
+
+from eunoe.config import registry
+from eunoe.config.options import Named, Preprocessing
 from eunoe.config.schema import RESUMABLE, Config, make_config
+from eunoe.config.settings import absolute_paths, rename_keys
 from eunoe.core.tasks import TASKS
+from eunoe.data.federation import Federation
+from eunoe.data.samples import checksum
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
-from eunoe.simulation.stored_config import resolved
+from eunoe.simulation.build import UserObjects, is_user_object, loss_section
+from eunoe.simulation.streams import with_streams
 from eunoe.store.checkpoints import newest_checkpoint
-from eunoe.store.environment import describe_environment, environment_warnings
 from eunoe.store.reader import read_run_config
 from eunoe.system.files import plain, read_json
+from eunoe.system.machine import processor
+
+
+def describe_environment(federation: Federation) -> dict[str, Any]:
+    """Return versions, CPU, git commit and the hashes of data and partition."""
+    from eunoe import __version__
+
+    # None if the public set is part of the training data.
+    public = None if federation.public is federation.data.train else federation.public
+    commit = None
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "rev-parse", "HEAD"]
+        commit = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
+    return {
+        "eunoe": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "system": platform.platform(),
+        "cpu": processor(),
+        "cores": os.cpu_count(),
+        "git_commit": commit,
+        "data": federation.data.name,
+        "data_sha256": checksum(federation.data.train, federation.data.test),
+        **({"public_sha256": checksum(public)} if public is not None else {}),
+        **{f"retain {k}_sha256": checksum(v.train, v.test) for k, v in federation.references.items()},
+        "partition_sha256": federation.checksum(),
+    }
+
+
+def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, Any]:
+    """Return the configuration with all defaults of named components and with absolute paths."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    for key in ("partition", "backbone", "model", "loss", "method", "server_optimizer", "aggregation"):
+        if getattr(config, key) is None:
+            continue
+        section: Named = getattr(config, key)
+        passed = getattr(objects, "federation" if key == "partition" else key, None)
+        if passed is not None or is_user_object(section):
+            continue
+        own = {name: value for name, value in values[key].items() if name not in {"name", *section.options}}
+        full = registry.defaults(key, section.name, section.options)
+        values[key] = {"name": section.name, **own, **{k: v for k, v in full.items() if v is not None}}
+    return absolute_paths(values)
+
+
+def with_loss(config: Config, simulation: Simulation) -> Config:
+    """Return the configuration with the loss that is trained, which may follow from the task."""
+    return config.model_copy(update={"loss": loss_section(config, simulation.federation.task)})
+
+
+def complete_config(config: Config, simulation: Simulation) -> Config:
+    """Return the configuration with what follows from its data, its model and its rounds."""
+    config, data, engine = with_loss(config, simulation), simulation.federation.data, config.engine
+    values: dict[str, Any] = {}
+    if data.mean is not None and data.std is not None:
+        values["preprocessing"] = Preprocessing(mean=data.mean, std=data.std)
+    if engine.name == "vectorized" and engine.options.get("cohort") is None:
+        from eunoe.engines.vectorized.engine import cohort_size
+
+        cohort = cohort_size(simulation.model.parameters.numel())
+        values["engine"] = engine.model_copy(update={"cohort": cohort})
+    return with_streams(config.model_copy(update=values))
+
 
 logger = logging.getLogger(__name__)
 PLAIN = {task.loss for task in TASKS}
@@ -72,8 +152,10 @@ def check_data(folder: Path, simulation: Simulation) -> None:
             raise InputError(
                 f"cannot resume {folder}: the {part} changed since the run started (SHA-256 mismatch)"
             )
-    for difference in environment_warnings(then, now):
-        logger.warning(difference)
+    for key in ("torch", "cpu"):
+        if key in then and then[key] != now[key]:
+            message = "%s was %r and is %r now: results may differ in the last bits"
+            logger.warning(message, key, then[key], now[key])
 
 
 def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any]:

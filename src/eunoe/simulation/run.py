@@ -58,7 +58,6 @@ class Run:
         self.read = read_run(self.folder, begun=False)
         self.values = self.read.config
         own = {"model": model, "method": method, "loss": loss, "server_optimizer": server_optimizer}
-        own = {key: value for key, value in own.items() if value is not None}
         self._objects, _ = split_user_objects(federation, own)
 
     @property

@@ -12,16 +12,15 @@ import torch
 
 from eunoe.analysis.divergence import divergence, find_outlier, never_learned_warning
 from eunoe.config.schema import Config, make_config
-from eunoe.config.settings import merge, read_config
+from eunoe.config.settings import merge
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, OwnModels, PrivateModels, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, EunoeError, InputError, Outcome, RunFailed, outcome_of
-from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.metrics.evaluation import RoundMetrics, make_score
 from eunoe.metrics.named import round_metrics
 from eunoe.metrics.retention import Retention
-from eunoe.metrics.score import make_score
 from eunoe.report.progress import progress_bar
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.compatibility import check_targets
@@ -29,13 +28,18 @@ from eunoe.simulation.hooks import Evaluate, EvaluateLast, Hook, Record, Saving,
 from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.probing import Probing
-from eunoe.simulation.resuming import check_config, check_data
+from eunoe.simulation.resuming import (
+    check_config,
+    check_data,
+    complete_config,
+    describe_environment,
+    resolved,
+    with_loss,
+)
 from eunoe.simulation.run import Run
-from eunoe.simulation.stored_config import complete_config, resolved, with_loss
 from eunoe.simulation.streams import phase_metrics
-from eunoe.simulation.user_objects import apply_preset, split_user_objects
+from eunoe.simulation.user_objects import ConfigLike, merge_values, split_user_objects
 from eunoe.store.checkpoints import RunState, start_state
-from eunoe.store.environment import describe_environment
 from eunoe.store.folder import RunFolder, check_new
 from eunoe.store.reader import read_run, read_run_config, read_status
 from eunoe.system.files import read_json
@@ -45,9 +49,6 @@ from eunoe.trackers import Tracking, build_trackers
 
 logger = logging.getLogger(__name__)
 OnRound = Callable[[Record], None]
-
-
-ConfigLike = Config | Mapping[str, Any] | Path | str | None
 
 
 @overload
@@ -132,14 +133,8 @@ def prepare_run(
     config: ConfigLike, federation: Federation | None, out: Path | str | None, values: Mapping[str, Any]
 ) -> PreparedRun:
     """Build a new run; the arguments are those of `run`."""
-    objects, plain = split_user_objects(federation, values)
-    if isinstance(config, Path | str):
-        config = read_config(Path(config))
-    base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    if isinstance(config, Config) and not plain:
-        checked = config
-    else:
-        checked = make_config(apply_preset(merge(base, plain), objects.federation))
+    objects, merged = merge_values(config, federation, values)
+    checked = make_config(merged)
     if out is not None:
         check_new(Path(out))
     with within_memory("this configuration"):

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from eunoe.analysis.remedies import Clients, averaging_decay, recommend
-from eunoe.config.schema import make_config
+from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import merge, read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.base import Loss
@@ -15,6 +16,7 @@ from eunoe.methods.base import Method
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.simulation.build import UserObjects, build_federation
 
+ConfigLike = Config | Mapping[str, Any] | Path | str | None
 KINDS: Mapping[str, tuple[type, str]] = {
     "model": (nn.Module, "a torch.nn.Module"),
     "method": (Method, "a method derived from eunoe.Method"),
@@ -41,6 +43,18 @@ def split_user_objects(federation: Any, values: Mapping[str, Any]) -> tuple[User
             raise InputError(f"{key} cannot be combined with federation, which defines it: pass one of them")
     given = {"data": {"name": "given"}, "partition": {"name": "given"}}
     return UserObjects(federation=federation, **objects), plain | given
+
+
+def merge_values(
+    config: ConfigLike, federation: Federation | None, values: Mapping[str, Any]
+) -> tuple[UserObjects, dict[str, Any]]:
+    """Return the user's objects, and a configuration and keyword arguments merged into config values."""
+    objects, plain = split_user_objects(federation, values)
+    if isinstance(config, Path | str):
+        config = read_config(Path(config))
+    # What is left out stays so: without a named engine, runs of several seeds train in lockstep.
+    base = config.model_dump(exclude_unset=True) if isinstance(config, Config) else dict(config or {})
+    return objects, apply_preset(merge(base, plain), federation)
 
 
 def _check(key: str, value: Any) -> None:

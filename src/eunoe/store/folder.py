@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.data.federation import Federation
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, InputError

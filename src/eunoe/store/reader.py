@@ -16,9 +16,8 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import RESUMABLE, Config, make_config
-from eunoe.config.settings import absolute_paths
+from eunoe.config.settings import absolute_paths, rename_keys
 from eunoe.errors import Damaged, EunoeError, InputError, join_names
 from eunoe.store.line_file import LineFile
 from eunoe.store.run_records import RunRecords, last_rounds, numbers, relabel

@@ -8,7 +8,7 @@ from typing import Any
 from PIL import Image
 from pydantic import Field, PrivateAttr
 
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.errors import Outcome
 from eunoe.trackers.base import TrackedRun, Tracker
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 from pydantic import Field, PrivateAttr
 
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.errors import Outcome
 from eunoe.trackers.base import TrackedRun, Tracker
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from eunoe.core.flat_model import FlatModel
 from eunoe.engines.vectorized.dense import dense_layers, find_dense
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Batch
 from eunoe.methods.fedprox import FedProx
 from eunoe.models.mlp import MLP, Logistic
 from tests.helpers import Net, make_simulation

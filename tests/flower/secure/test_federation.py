@@ -14,7 +14,7 @@ pytest.importorskip("flwr")
 from flwr.app import RecordDict
 
 from eunoe.config.schema import make_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import to_toml
 from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train

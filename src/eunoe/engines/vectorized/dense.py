@@ -17,7 +17,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.losses.base import Loss
 from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Batch
 from eunoe.models.mlp import MLP, Logistic
 
 

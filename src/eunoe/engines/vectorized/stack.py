@@ -19,8 +19,7 @@ from eunoe.core.fields import Fields, Input
 from eunoe.core.flat_model import Weights
 from eunoe.core.rng import torch_generator
 from eunoe.engines.simulation import ClientData, Simulation
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import Batch, ClientContext, RoundContext
 from eunoe.server.updates import Broadcast
 
 Integers = NDArray[np.int64]

@@ -16,8 +16,7 @@ from eunoe.core.fields import Input
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import NotVectorizable
-from eunoe.methods.client_context import Batch, ClientContext, Frozen
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import Batch, ClientContext, Frozen, RoundContext
 
 
 class Prepared(NamedTuple):

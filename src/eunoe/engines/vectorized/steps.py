@@ -26,8 +26,7 @@ from eunoe.engines.vectorized.step_context import (
 from eunoe.losses.base import Loss
 from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import Batch
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import Batch, RoundContext
 
 C = TypeVar("C", Method, Loss)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from eunoe.config import registry
 from eunoe.config.schema import make_config
-from eunoe.config.settings import absolute_paths, apply_settings, read_config
-from eunoe.config.toml import to_toml
+from eunoe.config.settings import absolute_paths, apply_settings, read_config, to_toml
 from eunoe.errors import InputError
 from eunoe.flower.deploy import credentials
 from eunoe.system.files import make_folder, read_text

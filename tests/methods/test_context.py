@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from eunoe.core.flat_model import Weights
-from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import Batch, ClientContext
 from eunoe.server.updates import Broadcast
 from tests.helpers import begin, blobs, make_simulation
 from tests.methods.helpers import Normed
