@@ -10,7 +10,7 @@ import torch
 
 from eunoe.data import builtin as named
 from eunoe.data.builtin import SPECS, diabetes, digit_attributes, digits, fetch_named, load_named, path_of
-from eunoe.data.catalog import entry
+from eunoe.data.loading import entry
 from eunoe.data.sources import hub
 from eunoe.errors import InputError
 from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures

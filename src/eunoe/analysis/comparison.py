@@ -9,10 +9,9 @@ import numpy as np
 
 from eunoe.analysis import statistics
 from eunoe.analysis.by_client import ByClient
-from eunoe.analysis.divergence import divergence
+from eunoe.analysis.divergence import divergence, over_seeds, usefulness
 from eunoe.analysis.statistics import LEVEL, Interval, mean_std, paired_interval
 from eunoe.analysis.tables import Table
-from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.core.batches import count_trained_samples
 from eunoe.core.tasks import EVERY, Classification, Task, TaskName
 from eunoe.errors import InputError, nearest

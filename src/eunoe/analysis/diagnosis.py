@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.analysis.divergence import divergence, never_learned_warning
+from eunoe.analysis.divergence import divergence, never_learned_warning, usefulness
 from eunoe.analysis.remedies import REMEDIES, Clients, Remedy, order_by_gain
 from eunoe.analysis.statistics import as_points
 from eunoe.analysis.summary import Summary, summarize
-from eunoe.analysis.usefulness import usefulness
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge
 from eunoe.core.tasks import LABELED

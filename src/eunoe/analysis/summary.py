@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.analysis.divergence import divergence, never_learned_warning
+from eunoe.analysis.divergence import divergence, never_learned_warning, usefulness
 from eunoe.analysis.statistics import as_points
-from eunoe.analysis.usefulness import usefulness
 from eunoe.metrics import forgetting
 from eunoe.metrics.phases import recovery
 from eunoe.store.run_records import RunRecords, numbers

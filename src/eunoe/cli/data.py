@@ -8,8 +8,8 @@ import typer
 from eunoe.cli.sweep import read_over
 
 if TYPE_CHECKING:
-    from eunoe.data.catalog import Entry
     from eunoe.data.federation import Federation
+    from eunoe.data.loading import Entry
 
 app = typer.Typer(help="Data sets: list, download, show how a config partitions one.", no_args_is_help=True)
 
@@ -17,7 +17,7 @@ app = typer.Typer(help="Data sets: list, download, show how a config partitions 
 @app.command("list")
 def list_entries() -> None:
     """List the data sets: whether they are downloaded, size, classes, samples and checksum."""
-    from eunoe.data.catalog import entries
+    from eunoe.data.loading import entries
     from eunoe.data.sources.hub import data_folder
 
     _show_entries(entries())
@@ -35,7 +35,7 @@ def fetch_one(
 ) -> None:
     """Download a built-in data set from the Hugging Face hub to NAME.npz in the data folder."""
     from eunoe.data.builtin import path_of
-    from eunoe.data.catalog import fetch
+    from eunoe.data.loading import fetch
 
     _show_entries([fetch(name, revision=revision, force=force)])
     print(f"in {path_of(name)}")
@@ -134,6 +134,6 @@ def _notes(federation: "Federation") -> str:
 
 def _show_entries(entries: "list[Entry]") -> None:
     from eunoe.cli.tables import show
-    from eunoe.data.catalog import COLUMNS
+    from eunoe.data.loading import COLUMNS
 
     show(list(COLUMNS), [[entry.get(column, "") for column in COLUMNS] for entry in entries])

@@ -8,9 +8,8 @@ import numpy as np
 
 from eunoe.analysis.by_client import ByClient, recorded_metrics
 from eunoe.analysis.comparison import COLUMNS, Arm, Column, make_arm
-from eunoe.analysis.divergence import divergence
+from eunoe.analysis.divergence import divergence, over_seeds, usefulness
 from eunoe.analysis.statistics import LEVEL, UNKNOWN, Interval, as_points, mean_std, paired_interval
-from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.core.tasks import Task
 from eunoe.errors import InputError, join_names
 from eunoe.report import theme
