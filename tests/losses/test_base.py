@@ -36,6 +36,22 @@ def test_wrong_counts_are_one_line() -> None:
     assert client_loss("ce", [1, 3, 0, 2, 0])(logits, torch.tensor([0, 4])).item() == pytest.approx(LOG(5))
 
 
+@pytest.mark.parametrize("name", ["ce", "wsm"])
+def test_wrong_labels_are_one_line(name: str) -> None:
+    criterion, logits = client_loss(name, [1, 3, 0]), torch.zeros(2, 3)
+    for label in (3, -1, -100):
+        with pytest.raises(InputError, match=f"^label {label} is not a class: 3 are 0..2$"):
+            criterion(logits, torch.tensor([0, label]))
+    with pytest.raises(
+        InputError, match=r"labels are torch.float32 \[2, 3\], not integers \[batch\]: of one-hot"
+    ):
+        criterion(logits, torch.eye(3)[:2])
+    with pytest.raises(InputError, match=r"labels are torch.float32 \[2\], not integers"):
+        criterion(logits, torch.tensor([0.0, 1.0]))
+    several = client_loss("bce", [1, 3, 2])(logits, torch.eye(3)[:2])
+    assert several.item() == pytest.approx(LOG(2))
+
+
 def test_prior_at_prediction() -> None:
     logits = torch.tensor([[2.0, 1.0, 3.0]])
     adjusted = adjust_for_prior(logits, [1, 9, 0])

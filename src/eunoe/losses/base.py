@@ -74,10 +74,17 @@ class ClientLoss(nn.Module):
         self._excluded = bool(torch.isneginf(self.terms).any())
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if logits.shape[-1] != len(self.terms):
+        classes = len(self.terms)
+        if logits.shape[-1] != classes:
             raise InputError(
-                f"there are {len(self.terms)} label counts for {logits.shape[-1]} outputs: pass one per class"
+                f"there are {classes} label counts for {logits.shape[-1]} outputs: pass one per class"
             )
+        if self.loss.tasks == CLASSES:
+            if labels.ndim != 1 or labels.is_floating_point():
+                form = f"{labels.dtype} {list(labels.shape)}"
+                raise InputError(f"labels are {form}, not integers [batch]: of one-hot rows pass the argmax")
+            if (invalid := labels[(labels < 0) | (labels >= classes)]).numel():
+                raise InputError(f"label {int(invalid[0])} is not a class: {classes} are 0..{classes - 1}")
         if self._excluded:
             absent = torch.isneginf(self.terms.to(logits.device)[labels])
             if bool(absent.any()):
