@@ -39,12 +39,17 @@ def test_from_a_table_to_predictions(folder: Path) -> None:
     written = eunoe("predict", "run", "new.csv", "--out", "predictions.csv")
     assert written.out == "wrote 3 predictions to predictions.csv\n"
     assert Path("predictions.csv").read_text() == shown.out
+    assert eunoe("predict", "run", "new.csv", "--last").out == shown.out
 
     run = Run("run")
     dicts = [{"mark": 0, "color": "red"}, {"mark": "", "color": "blue"}, {"mark": 1, "color": "blue"}]
     assert run.predict(dicts).tolist() == ["ill", "well", "well"]
     found = run.predict(dicts, probabilities=True)
     np.testing.assert_allclose(found[:, 0], [float(row["P(ill)"]) for row in rows], atol=1e-6)
+    best = list(csv.DictReader(eunoe("predict", "run", "new.csv", "--best").out.splitlines()))
+    wanted = run.predict(dicts, probabilities=True, which="best")
+    np.testing.assert_allclose(wanted[:, 0], [float(row["P(ill)"]) for row in best], atol=1e-6)
+    assert not np.allclose(wanted, found, atol=1e-3)
     with pytest.raises(InputError, match="x must have 2 cells in each row, in this order: mark, color"):
         run.predict(np.zeros((1, 3)))
 

@@ -171,15 +171,17 @@ class Run:
         prior: ArrayLike | Tensor | None = None,
         client: int | None = None,
         probabilities: bool = False,
+        which: Which = "last",
     ) -> NDArray[Any]:
-        """Return the class of each input, by its name if classes have names, as the last model predicts it.
+        """Return the class of each input, by its name if classes have names, as a model predicts it.
 
         Inputs are arrays in the form of the training inputs, or raw ones: rows of a table (a DataFrame, a
         path of a CSV or Parquet file, dicts or lists), a list of sentences, paths of images. They are encoded
         as in training. Multilabel tasks give a row of 0 and 1, regression a row in the units of the data.
 
         With `probabilities` the result is [inputs, classes]. A `prior` of class shares or counts adapts the
-        prediction to a client; `client` selects that client's own model.
+        prediction to a client; `client` selects that client's own model. The model is the last one or, with
+        `which="best"`, the best on validation data.
         """
         task, names = self.simulation.federation.task, self.simulation.federation.data.class_names
         if task.name == "language_model":
@@ -188,7 +190,7 @@ class Run:
             raise InputError("regression has no probabilities: leave them out")
         if prior is not None and task.name != "classification":
             raise InputError(f"a prior is of classes, and these data are for {task.name}: leave it out")
-        self._loaded(client=client)
+        self._loaded(which, client)
         logits = self._logits(x)
         if prior is not None:
             logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
