@@ -197,6 +197,9 @@ def test_a_metric_of_classes_or_clients_picks_models_and_remedies(
     record = result.runs[0].records[-1]
     known = [value for value in record["judging"]["per_class"] if value is not None]
     assert record["score"]["judging"] == min(known)
+    assert result.table is not None
+    assert result.table.headings[1:4] == ["validation worst class", "test worst class", "balanced"]
+    assert "points of worst class [" in "\n".join(result.sentences)
     with pytest.raises(InputError, match=r"cure: metric: input should be .*'worst_class'"):
         cure(slow, metric="worst", out=tmp_path / "other")
 

@@ -26,7 +26,7 @@ from eunoe.search.halving import (
 )
 from eunoe.search.journal import Journal, read_journal
 from eunoe.search.remedies import Applicability, CureRuns, averaging_variants, list_seeds, order_table
-from eunoe.search.verdict import NOT_PRIVATE, Cure, judge, too_few_seeds
+from eunoe.search.verdict import NOT_PRIVATE, Cure, judge, name_score, too_few_seeds
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.run import Run
 from eunoe.store.reader import read_run
@@ -132,7 +132,8 @@ def find_cure(
         word = "seed" if len(search.seeds) == 1 else "seeds"
         facts.append(f"{tried} tried on {len(search.seeds)} search {word}.")
     if winner is search.baseline:
-        best = f"None reached the validation {records.task.title} of its best checkpoint."
+        name = name_score(runs.config) or records.task.title
+        best = f"None reached the validation {name} of its best checkpoint."
         return Cure(folder, (*facts, f"No remedy is better; keep {runs.label(winner)}. {best}"), results)
 
     clock.reserved = 0

@@ -156,7 +156,9 @@ def judge(
     gain, last = arms.gain("judging"), arms.gain("judging", over_last=True)
     label, seeds = winner.label, f"{len(after)} fresh seeds"
     path = folder / "cure.toml" if gain.positive else None
-    words = f"{label}: {gain.points()} over the baseline's {_GIVEN[which]}"
+    name = name_score(after[0].config)
+    unit = f" points of {name}" if name else " points"
+    words = f"{label}: {gain.points(unit)} over the baseline's {_GIVEN[which]}"
     if which == "best":
         words += f", {last.points()} over its last rounds"
     words += f", on validation samples kept for judging, {seeds}"
@@ -175,7 +177,7 @@ def judge(
         beside = (
             f", {arms.gain('test', over_last=True).points()} over its last rounds" if which == "best" else ""
         )
-        sentences.append(f"On the test set, read once: {test.points()} over the {_GIVEN[which]}{beside}.")
+        sentences.append(f"On the test set, read once: {test.points(unit)} over the {_GIVEN[which]}{beside}.")
     if path is not None:
         sentences += describe_fairness(arms, alternatives)
     return Cure(
@@ -190,6 +192,11 @@ def judge(
         config=path,
         runs=(*before, *after),
     )
+
+
+def name_score(config: Config) -> str:
+    """Return the name of the score that a cure improves; empty for the task's main metric."""
+    return (config.evaluation.metric or "").replace("_", " ")
 
 
 def describe_fairness(arms: Arms, alternatives: Sequence[tuple[str, Outcome]]) -> list[str]:
@@ -267,7 +274,9 @@ def _table(arms: Arms, runs: Sequence[Sequence[Run]], which: Which, own: Which) 
                 f"{mean(megabytes):.1f}",
             ]
         )
-    headings = ["run", "validation", "test", "balanced", "worst class", "worst clients"]
+    name = name_score(runs[0][0].config)
+    scores = [f"{part} {name}".strip() for part in ("validation", "test")]
+    headings = ["run", *scores, "balanced", "worst class", "worst clients"]
     note = (
         f"mean ± std over {len(runs[0])} fresh seeds; validation: samples that picked nothing; worst "
         "clients: mean of the worst tenth; forgetting: per round; MB: sent in the whole run, both ways"
