@@ -1,4 +1,4 @@
-"""When a run has diverged: the rule by hand, and where it shows."""
+"""When a run has diverged and when a model is useless: the rules by hand, and where they show."""
 
 import math
 from collections.abc import Sequence

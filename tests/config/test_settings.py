@@ -1,4 +1,4 @@
-"""Values of a config: --set, merging, and absolute paths."""
+"""Values of a config: --set, merging, absolute paths, renamed keys, and TOML that reads back as it was."""
 
 import math
 import tomllib

@@ -1,4 +1,4 @@
-"""Data sets by whatever a config calls them."""
+"""Data sets by whatever a config calls them, and the list of them."""
 
 import dataclasses
 import hashlib

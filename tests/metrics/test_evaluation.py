@@ -1,4 +1,4 @@
-"""How good a model is: numbers that can be counted by hand."""
+"""How good a model is: numbers that can be counted by hand, and the score that picks the best model."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Loading a data set by its name in a config: built in, a file, a folder, hf:owner/name, or your own code."""
+"""Data sets by name (built in, a file, a folder, hf:owner/name, your own code): load, list, fetch."""
 
 from collections.abc import Mapping
 from pathlib import Path

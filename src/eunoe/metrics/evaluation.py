@@ -1,4 +1,4 @@
-"""Evaluates the model of a round and computes its metrics."""
+"""Evaluates the model of a round and computes its metrics and the score that picks the best model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
