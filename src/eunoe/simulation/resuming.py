@@ -1,7 +1,6 @@
 """Checks before a run is resumed: its configuration and data must match; another machine is warned of."""
 
 import logging
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from eunoe.simulation.stored_config import resolved
 from eunoe.store.checkpoints import newest_checkpoint
 from eunoe.store.environment import describe_environment, environment_warnings
 from eunoe.store.reader import read_run_config
-from eunoe.system.files import plain, read_json
+from eunoe.system.files import parse_toml, plain, read_json
 
 logger = logging.getLogger(__name__)
 PLAIN = {task.loss for task in TASKS}
@@ -28,7 +27,8 @@ def check_config(folder: Path, new: Config) -> None:
     saved, _ = newest_checkpoint(folder)
     if saved is not None:
         try:
-            check_change(saved.path, make_config(rename_keys(tomllib.loads(saved.manifest.config))), new)
+            values = rename_keys(parse_toml(saved.manifest.config, saved.path))
+            check_change(saved.path, make_config(values), new)
         except InputError as error:
             raise InputError(f"{folder / 'config.toml'} changed since the run wrote it: {error}") from None
 

@@ -205,11 +205,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the values of a TOML file; raise FileNotFoundError if it does not exist."""
-    text = read_text(path)
+    return parse_toml(read_text(path), path)
+
+
+def parse_toml(text: str, what: object) -> dict[str, Any]:
+    """Parse TOML; `what` names it in errors."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{path} is not valid TOML: {first_line(error)}") from None
+        raise Damaged(f"{what} is not valid TOML: {first_line(error)}") from None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -255,7 +259,7 @@ def _record(content: bytes, what: str) -> dict[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: arrays to lists, infinite numbers and those that no record may have to null."""
+    """Convert a value for JSON: arrays to lists, numbers that no record may have to null."""
     kind = type(value)
     # Most values are these.
     if kind is float:
