@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eunoe.methods import ClientContext, Finished, Method
 from eunoe.simulation.running import run
@@ -42,6 +42,17 @@ class Variances(Method):
         return Finished()
 
 
+class Index(Method):
+    """Client 3 sets a buffer of indices to one value in round 2."""
+
+    value: int = 63
+
+    def finish(self, client: ClientContext) -> Finished:
+        if client.id == 3 and client.context.round == 2:
+            client.model.int_buffers[:64] = self.value
+        return Finished()
+
+
 class Copies(Method):
     """Clients 3, 5 and 7 send the same vector: what they received, moved to 0 by a tenth."""
 
@@ -54,6 +65,18 @@ class Copies(Method):
 def batch_norm_net() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+
+
+class Ordered(nn.Module):
+    """Batch normalization, and a buffer with the order of the pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.arange(64).flip(0))
+        self.net = batch_norm_net()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.net(x.flatten(1)[:, self.order])
 
 
 NORMALIZED: dict[str, Any] = {**HONEST, "rounds": 6, "training": {"epochs": 5, "lr": 0.05, "batch_size": 16}}
@@ -108,6 +131,18 @@ def test_large_variances_do_not_pass_a_robust_aggregation(rule: str) -> None:
     method = {"name": f"{__name__}:Variances", "factor": 50.0}
     values = {**NORMALIZED, "method": method, "aggregation": {"name": rule, **aggregation.get(rule, {})}}
     done = run(values, model=batch_norm_net(), progress=False)
+    assert done.final("test.accuracy") > 0.8
+
+
+@pytest.mark.parametrize("rule", ["mean", "median"])
+@pytest.mark.parametrize("value", [63, 64])
+def test_one_client_does_not_change_a_buffer_of_indices(rule: str, value: int) -> None:
+    # 64 is out of bounds, for the server that evaluates this client's model and for all clients after it.
+    method, probes = {"name": f"{__name__}:Index", "value": value}, [{"metric": "local_per_class", "every": 1}]
+    values = {**NORMALIZED, "aggregation": rule, "method": method, "probes": probes}
+    done = run(values, model=Ordered(), progress=False)
+    assert done.weights().int_buffers.tolist()[:64] == list(range(63, -1, -1))
+    assert done.weights().int_buffers[64] > 0
     assert done.final("test.accuracy") > 0.8
 
 

@@ -438,6 +438,17 @@ def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, 
     assert reason in second["dropped"][0]["reason"]
 
 
+@pytest.mark.parametrize("loss", [1e308, -1e308, np.inf, np.nan])
+def test_a_loss_without_bounds_does_not_make_the_records_unreadable(tmp_path, loss):
+    federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
+    federation.sizes = build_federation(federation.config).sizes
+    numbers = {"loss_before": loss, "loss_after": loss, "forwards": 2**63 - 1}
+    federation.grid.tamper = spoiled(numbers=numbers)(federation)
+    second = Run(federation.serve().folder).records[1]
+    assert not second["dropped"]
+    assert second["loss_before"][0] is second["loss_after"][0] is None
+
+
 def test_a_client_that_is_skipped_sends_no_more(tmp_path):
     """Its records are those of the serial engine, and what it sends holds nothing of its labels."""
     more = {

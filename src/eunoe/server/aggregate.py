@@ -5,6 +5,7 @@ that ask for it keep every client's model, and only aggregations other than the 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
@@ -81,7 +82,8 @@ class Aggregate:
         self._rows: dict[str, list[Tensor]] = {}
         self._row_weights: dict[str, list[float]] = {}
         self._aggregated: Vectors = {}
-        self._int_buffers = start.int_buffers
+        # The largest counters, and how many clients moved each; server and clients may use others as indices.
+        self._int_buffers, self._moves = start.int_buffers, torch.zeros_like(start.int_buffers)
 
     def add(
         self, client: int, size: int, weights: Weights, change: Tensor, uploads: Mapping[str, Tensor]
@@ -94,10 +96,11 @@ class Aggregate:
         moved = weights.float_buffers.double() - self.start.float_buffers.double()
         self._combine("float_buffers", moved, "samples", size)
         self._int_buffers = torch.maximum(self._int_buffers, weights.int_buffers)
+        self._moves += weights.int_buffers != self.start.int_buffers
         for name, upload in self.uploads.items():
             self._combine(name, uploads[name], upload.combine, size)
         if self.keep_models:
-            self.models.append(weights)
+            self.models.append(replace(weights, int_buffers=self.start.int_buffers))
 
     def take(self, clients: Iterable[int], sums: Vectors, weights: Mapping[str, float]) -> None:
         """Take in the sums over a round, and the total weight in each."""
@@ -134,10 +137,11 @@ class Aggregate:
         return [f"clients {join_names(copies)} {problem}"] if copies else []
 
     def with_mean_buffers(self, parameters: Tensor) -> Weights:
-        """New parameters with the mean of the clients' float buffers and the largest of their counters."""
+        """New parameters, the clients' mean float buffers and largest counters, if most clients moved these."""
         before = self.start.float_buffers
         float_buffers = (before.double() + self.mean("float_buffers")).to(before.dtype)
-        return Weights(parameters, float_buffers, self._int_buffers.clone())
+        moved = 2 * self._moves > len(self.clients)
+        return Weights(parameters, float_buffers, torch.where(moved, self._int_buffers, self.start.int_buffers))
 
     def _combine(self, name: str, value: Tensor, how: str, size: int) -> None:
         if how == "keep":

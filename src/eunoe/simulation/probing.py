@@ -5,6 +5,7 @@ without probes. Its result is a line in probes.jsonl.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from eunoe.config.options import Probe
@@ -60,7 +61,8 @@ class Probing(Hook):
 
     def after_client(self, update: Update) -> None:
         if self.due and update.client in self.selected:
-            self.local[update.client] = update.weights
+            assert self.start is not None
+            self.local[update.client] = replace(update.weights, int_buffers=self.start.int_buffers)
 
     def after_round(self, done: Round) -> None:
         if self.due:

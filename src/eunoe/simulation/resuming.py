@@ -7,7 +7,6 @@ import logging
 import os
 import platform
 import subprocess
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from eunoe.simulation.build import UserObjects, is_user_object, loss_section
 from eunoe.simulation.streams import with_streams
 from eunoe.store.checkpoints import newest_checkpoint
 from eunoe.store.reader import read_run_config
-from eunoe.system.files import plain, read_json
+from eunoe.system.files import parse_toml, plain, read_json
 from eunoe.system.machine import processor
 
 
@@ -108,7 +107,8 @@ def check_config(folder: Path, new: Config) -> None:
     saved, _ = newest_checkpoint(folder)
     if saved is not None:
         try:
-            check_change(saved.path, make_config(rename_keys(tomllib.loads(saved.manifest.config))), new)
+            values = rename_keys(parse_toml(saved.manifest.config, saved.path))
+            check_change(saved.path, make_config(values), new)
         except InputError as error:
             raise InputError(f"{folder / 'config.toml'} changed since the run wrote it: {error}") from None
 

@@ -9,10 +9,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors.torch import save_file
+from typing_extensions import TypedDict
 
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.simulation import Simulation
@@ -65,9 +67,25 @@ def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
     return averaged if private is None else private.put_mean(averaged, run_state.private)
 
 
+# The record files of a run, with their marks.
+Marks = TypedDict("Marks", {"metrics.jsonl": Mark, "timings.jsonl": Mark, "probes.jsonl": Mark})
+
+
 # What the facts hold of the run state and of the manifest, besides the state of metrics.
 _OF_STATE = ("round", "best_accuracy", "seconds", "norms")
 _OF_MANIFEST = ("config", "files", "healthy")
+
+
+class _Facts(TypedDict):
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
+    metrics: dict[str, dict[str, Any]]
+    round: int
+    best_accuracy: float
+    seconds: float
+    norms: dict[str, list[Annotated[list[float], Field(min_length=2, max_length=2)]]]
+    config: str
+    files: Marks
+    healthy: bool
 
 
 @dataclass(frozen=True)
@@ -99,13 +117,15 @@ class Checkpoint:
 
     def load(self, run_state: RunState) -> None:
         """Restore a run state from this checkpoint."""
-        saved, best = self._group("weights"), self._group("best")
-        here, there = run_state.weights.parameters.numel(), saved["parameters"].numel()
-        if here != there:
-            folder = self.path.parent.parent
+        saved, best, start = self._group("weights"), self._group("best"), run_state.weights.vectors()
+        if "parameters" in saved and len(saved["parameters"]) != (here := len(start["parameters"])):
+            folder, there = self.path.parent.parent, len(saved["parameters"])
             raise InputError(f"the model has {here} parameters, but the run in {folder} has {there}")
-        run_state.weights = Weights.from_vectors(saved)
-        run_state.server, run_state.average = self._group("server"), self._group("average")
+        self._check_form(saved, start)
+        self._check_form(best, start if best else {})
+        self._check_form(server := self._group("server"), run_state.server, grows=True)
+        run_state.weights, run_state.server = Weights.from_vectors(saved), server
+        run_state.average = self._group("average")
         run_state.best = Weights.from_vectors(best) if best else None
         for name in _OF_STATE:
             setattr(run_state, name, self.facts[name])
@@ -118,10 +138,18 @@ class Checkpoint:
         stored = self.facts["metrics"].items()
         run_state.metrics = {name: {**values, **self._group(f"metric {name}")} for name, values in stored}
 
+    def _check_form(self, saved: Vectors, start: Vectors, grows: bool = False) -> None:
+        """Raise `Damaged` if vectors lack some at the start, or differ in form; empty ones may have grown."""
+        for name, value in start.items():
+            own = saved.get(name)
+            fits = own is not None and (own.shape == value.shape or (grows and not value.numel()))
+            if own is None or own.dtype != value.dtype or not fits:
+                raise Damaged(f"{self.path} does not fit the run: {name!r} is missing or has another form")
+
     def _group(self, group: str) -> Vectors:
         """Return the vectors of one group, stored as `group/name`."""
-        parts = ((name.split("/", 1), value) for name, value in self.vectors.items())
-        return {name: value for (prefix, name), value in parts if prefix == group}
+        parts = ((name.partition("/"), value) for name, value in self.vectors.items())
+        return {name: value for (prefix, _, name), value in parts if prefix == group}
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -167,10 +195,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
         raise Damaged(f"{path} is damaged (SHA-256 mismatch)")
     facts = parse_json(metadata["facts"], path)
-    if facts.keys() != {"metrics", *_OF_STATE, *_OF_MANIFEST}:
-        raise Damaged(f"{path} was written by an incompatible version of eunoe")
-    accepted, known = (vectors[f"clients/{name}"].tolist() for name in ("accepted", "digests"))
-    digests = {client: bytes(value) for (client, _), value in zip(accepted, known, strict=True)}
+    try:
+        TypeAdapter(_Facts).validate_python(facts)
+        accepted, known = (vectors[f"clients/{name}"].long().tolist() for name in ("accepted", "digests"))
+        digests = {client: bytes(value) for (client, _), value in zip(accepted, known, strict=True)}
+    except (ValidationError, KeyError, TypeError, ValueError):
+        raise Damaged(f"{path} was written by an incompatible version of eunoe") from None
     stored = {name: facts[name] for name in _OF_MANIFEST}
     return Checkpoint(path, vectors, facts, Manifest(accepted=dict(accepted), digests=digests, **stored))
 

@@ -30,6 +30,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, InputError
 from eunoe.store.checkpoints import (
     Manifest,
+    Marks,
     RunState,
     list_checkpoints,
     newest_checkpoint,
@@ -42,7 +43,6 @@ from eunoe.system.files import lock_file
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
-_LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 
 
 def check_new(path: Path) -> None:
@@ -67,7 +67,7 @@ class RunFolder:
         # Whether the model of each checkpoint looked healthy, by round.
         self._health: dict[int, bool] = {}
         self._config = ""
-        self._files = [LineFile(path / name) for name in _LINES]
+        self._files = [LineFile(path / name) for name in Marks.__annotations__]
         # Added to status.json by hooks.
         self.facts: dict[str, Any] = {}
         files.refuse_links(*(path / name for name in ("checkpoints", "states", "track")))

@@ -4,7 +4,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from eunoe.errors import Damaged
 from eunoe.system.files import open_regular, plain, reading, sync_to_disk, writing
@@ -49,7 +51,8 @@ class LineFile:
         prefix = LineFile(self.path)
         if self.path.exists():
             with reading(self.path), open_regular(self.path) as file:
-                while block := file.read(min(_BLOCK, mark["bytes"] - prefix._bytes)):
+                # A length below 0 would read the whole file.
+                while block := file.read(max(0, min(_BLOCK, mark["bytes"] - prefix._bytes))):
                     prefix._add(block)
         now = prefix._mark()
         for unit in ("bytes", "lines"):

@@ -14,11 +14,11 @@ from typing_extensions import Doc, TypedDict, get_type_hints
 
 from eunoe.config.messages import explain
 from eunoe.errors import Damaged
+from eunoe.system.files import LARGEST
 
 SCHEMA = 1
 
-# Differences of larger numbers are infinite.
-Number = Annotated[float, Field(ge=-1e300, le=1e300)] | None
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None
 Numbers = list[Number]
 
 

@@ -6,7 +6,6 @@ cannot be read now.
 
 import errno
 import json
-import math
 import os
 import re
 import stat
@@ -27,6 +26,8 @@ from eunoe.text import printable
 
 # The largest text file, or line of JSON Lines, that is read: parsed, it takes less than 2 GB.
 MOST_TEXT = 1 << 26
+# The largest number of a record: differences of larger ones are infinite.
+LARGEST = 1e300
 # The suffix of a file that `replacing` is writing, with the process id.
 PARTIAL_SUFFIX = r"\.\d+\.part"
 
@@ -204,11 +205,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the values of a TOML file; raise FileNotFoundError if it does not exist."""
-    text = read_text(path)
+    return parse_toml(read_text(path), path)
+
+
+def parse_toml(text: str, what: object) -> dict[str, Any]:
+    """Parse TOML; `what` names it in errors."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{path} is not valid TOML: {first_line(error)}") from None
+        raise Damaged(f"{what} is not valid TOML: {first_line(error)}") from None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -254,11 +259,11 @@ def _record(content: bytes, what: str) -> dict[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: arrays to lists, non-finite numbers to null."""
+    """Convert a value for JSON: arrays to lists, numbers that no record may have to null."""
     kind = type(value)
     # Most values are these.
     if kind is float:
-        return value if math.isfinite(value) else None
+        return value if -LARGEST <= value <= LARGEST else None
     if kind is int or kind is str:
         return value
     if hasattr(value, "tolist"):
@@ -267,7 +272,7 @@ def plain(value: Any) -> Any:
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if isinstance(value, float) and not -LARGEST <= value <= LARGEST else value
 
 
 def lock_file(path: Path, wait: bool = False) -> FileLock:
