@@ -250,6 +250,13 @@ def test_labels_without_a_name_are_refused(tmp_path, labels, message):
         read_own_data(path, FACTS)
 
 
+def test_arrays_without_dimensions_are_refused(tmp_path):
+    x, y = np.zeros((4, 4, 4), np.uint8), np.array([0, 1, 1, 0])
+    for arrays in ({"y": np.array(1.5)}, {"y": np.array(1)}, {"y": y, "class_names": np.array("dog")}):
+        with pytest.raises(InputError):
+            read_own_data(npz(tmp_path / "own.npz", x=x, **arrays), FACTS)
+
+
 def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
     for name, count in (("bee", 2), ("cat", 1)):
         (tmp_path / "pictures" / name).mkdir(parents=True)

@@ -54,6 +54,23 @@ def test_only_adapters_and_classifier_travel_and_engines_agree(
     assert bits(tmp_path / "stopped") == bits(serial.folder)
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", b"x" * 100),
+        ("model.safetensors", b""),
+        ("pytorch_model.bin", b"x" * 100),
+        ("config.json", b"null"),
+        ("config.json", b'{"model_type": "bert", "hidden_act": "none"}'),
+    ],
+)
+def test_a_damaged_folder_is_an_error_of_one_line(tmp_path: Path, file: str, content: bytes) -> None:
+    folder = tiny_folder(tmp_path / "bert")
+    (folder / file).write_bytes(content)
+    with pytest.raises(InputError, match="cannot be loaded"):
+        HF(3, **{"from": str(folder)})
+
+
 def test_without_adapters_all_is_trained(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "bert")
     model = HF(3, random=True, dropout=0.0, **{"from": str(folder)})

@@ -147,6 +147,16 @@ def test_wrong_input_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text("config = {loss = 'wsm'}\npoints = [{lr = -1}]\n")
     with pytest.raises(InputError, match=r"my\.toml: points\.0\.lr"):
         load_entries(tmp_path / "my.toml")
+    for text in ("entry = 3", "entry = [3]"):
+        (tmp_path / "my.toml").write_text(text)
+        with pytest.raises(InputError, match=r"my\.toml: entry is not a list of sections"):
+            load_entries(tmp_path / "my.toml")
+    for rounds in ("'x'", "{}"):
+        about = "title = 't'\nsearch_seed = 0\nseeds = [1]\nsetting = [{name = 'a', half = 'design', "
+        (tmp_path / "my.toml").write_text(f"{about}config = {{rounds = {rounds}}}}}]")
+        suite = load_suite(str(tmp_path / "my.toml"))
+        with pytest.raises(InputError, match="rounds"):
+            suite.values(suite.setting[0])
     assert method_entry("package.module:Mine").name == "mine"
     nothing = eunoe("bench", "quick")
     assert nothing.code == 2

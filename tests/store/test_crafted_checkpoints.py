@@ -21,7 +21,7 @@ from eunoe.system.tensor_files import digest, read_tensors
 from tests.small_runs import FAST
 
 Craft = Callable[[Callable[[dict[str, Any], dict[str, Any]], object]], Path]
-ODD: list[Any] = [None, [], "x", [[1]]]
+ODD: list[Any] = [None, "x", [[1]]]
 
 
 @pytest.fixture(scope="module", name="whole")
@@ -70,7 +70,7 @@ def test_a_config_that_is_none(craft: Craft, text: str) -> None:
 
 def test_vectors_that_are_missing_or_of_another_form(craft: Craft, whole: Path) -> None:
     for name in read_tensors(list_checkpoints(whole)[-1])[0]:
-        for value in (None, torch.zeros(3), torch.zeros(3, 2, dtype=torch.complex64)):
+        for value in (None, torch.zeros(3, 2)):
 
             def change(_: object, vectors: dict[str, Any], name: str = name, value: Any = value) -> None:
                 del vectors[name]

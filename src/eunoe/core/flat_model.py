@@ -284,8 +284,8 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
         name: value
         for name, value in state.items()
         if name in expected and isinstance(value, Tensor) and value.shape == expected[name].shape
-        # Neither sparse nor quantized tensors can be copied.
-        if value.layout == torch.strided and not value.is_quantized
+        # Tensors that are sparse, quantized or without data cannot be copied.
+        if value.layout == torch.strided and not value.is_quantized and not value.is_meta
     }
     missing = sorted(set(expected) - set(fits))
     unexpected = sorted(set(state) - set(fits), key=str)

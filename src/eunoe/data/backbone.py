@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from eunoe.config import registry
 from eunoe.core.fields import Fields, Ragged, Stored, call, gather
-from eunoe.data.checks import Array, as_tensor
+from eunoe.data.checks import Array, check_numbers
 from eunoe.data.federation import Federation
 from eunoe.data.preprocess import Preprocess
 from eunoe.data.samples import DataSet, Samples, checksum, tensor_bytes
@@ -95,11 +95,13 @@ def encode_data(data: DataSet, module: nn.Module, about: Mapping[str, Any] | Non
         logger.info("computing features of %d samples", len(data.train) + len(data.test))
         return {name: backbone.features(getattr(data, name).x).numpy() for name in ("train", "test")}
 
-    arrays = load_or_compute(data_folder() / "features" / f"{backbone.digest(data)}.npz", compute)
+    path = data_folder() / "features" / f"{backbone.digest(data)}.npz"
+    arrays = load_or_compute(path, compute)
+    train, test = (check_numbers(arrays.get(part, ()), f"{path}: {part}") for part in ("train", "test"))
     return replace(
         data,
-        train=Samples(as_tensor(arrays["train"]), data.train.y),
-        test=Samples(as_tensor(arrays["test"]), data.test.y),
+        train=Samples(train, data.train.y),
+        test=Samples(test, data.test.y),
         mean=None,
         std=None,
         encoding=None,

@@ -30,7 +30,7 @@ def check_inputs(value: InputLike, what: str) -> Stored:
         value = Fields(value)
     if isinstance(value, Fields):
         return _check_fields(value, what)
-    return _check_ragged(value, what) if isinstance(value, Ragged) else _check_numbers(value, what)
+    return _check_ragged(value, what) if isinstance(value, Ragged) else check_numbers(value, what)
 
 
 def as_ragged(samples: Sequence[Any], what: str) -> Ragged:
@@ -89,7 +89,8 @@ def as_tensor(array: Array) -> Tensor:
     return torch.from_numpy(array)
 
 
-def _check_numbers(value: ArrayLike | Tensor, what: str, dimensions: int = 2) -> Tensor:
+def check_numbers(value: ArrayLike | Tensor, what: str, dimensions: int = 2) -> Tensor:
+    """Return numbers [samples, ...] as a tensor."""
     x = as_array(value, what)
     if x.dtype.name not in _INPUT_TYPES:
         raise InputError(f"{what} is {_type(x)}; inputs must be numbers ({', '.join(sorted(_INPUT_TYPES))})")
@@ -124,7 +125,7 @@ def _check_field(value: Any, what: str) -> Tensor | Ragged:
         sizes = {(len(item),) if isinstance(item, list | tuple) else np.shape(item)[:1] for item in value}
         if len(sizes) > 1:
             return as_ragged(value, what)
-    return _check_numbers(value, what, dimensions=1)
+    return check_numbers(value, what, dimensions=1)
 
 
 def _check_ragged(value: Ragged, what: str) -> Ragged:
@@ -134,7 +135,7 @@ def _check_ragged(value: Ragged, what: str) -> Ragged:
         raise InputError(f"{what}: offsets must rise from 0 to {count} and be one more than samples")
     if not count:
         raise InputError(f"{what} has only samples of length 0; at least one must have a value")
-    return Ragged(_check_numbers(value.values, what, dimensions=1), offsets, value.padding)
+    return Ragged(check_numbers(value.values, what, dimensions=1), offsets, value.padding)
 
 
 def _type(array: Array) -> str:

@@ -173,9 +173,9 @@ def _read_arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
     x, y = ("x", "y") if {"x", "y"} <= set(arrays) else ("x_train", "y_train")
     if not {x, y} <= set(arrays):
         raise InputError(f"{path} has the arrays {', '.join(arrays)}, but needs x and y")
-    inputs, labels = arrays[x], arrays[y]
+    inputs, labels = arrays[x], np.atleast_1d(arrays[y])
     if facts.task == "classification" and facts.class_names is not None and "class_names" in arrays:
-        own = [str(name) for name in arrays["class_names"]]
+        own = [str(name) for name in np.atleast_1d(arrays["class_names"])]
         if unknown := sorted(set(own) - set(facts.class_names)):
             raise InputError(f"{path} has the class {unknown[0]!r}, which is not a class of the federation")
         if labels.dtype.kind not in "iu":

@@ -165,7 +165,7 @@ def _loading(what: str, where: str) -> Iterator[str]:
     with quiet(what):
         try:
             yield locate_model(where)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # transformers and torch raise errors of many types.
             raise InputError(
                 f"{what}: {where} cannot be loaded ({first_line(error)}): set from to a model on the hub "
                 "or its folder; for a folder with only a config, set random = true"

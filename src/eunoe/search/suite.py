@@ -72,7 +72,7 @@ class Suite(Options):
     def values(self, setting: Setting) -> dict[str, Any]:
         """Return the config values of a setting; only models that are the best so far are tested."""
         values = merge(self.config, setting.config)
-        evaluation = {"judging": True, "last": 10, "every": max(1, values["rounds"] // 20)}
+        evaluation = {"judging": True, "last": 10, "every": max(1, make_config(values).rounds // 20)}
         return merge(values, {"evaluation": evaluation, "probes": [], "checkpoint_seconds": 3600})
 
 
@@ -102,6 +102,8 @@ def load_entries(path: Path | None = None) -> list[Entry]:
     """Return the entries of the leaderboard, or those of a TOML file."""
     values = read_data("eunoe.search", "suites/entries.toml") if path is None else read_config(path)
     entries = values["entry"] if path is None or "entry" in values else [{"name": path.stem, **values}]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(f"{path}: entry is not a list of sections: write each as [[entry]]")
     return [Entry.read(entry, str(path or "entries.toml")) for entry in entries]
 
 

@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import save_file
 from typing_extensions import TypedDict
 
@@ -69,23 +69,12 @@ def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
 
 # The record files of a run, with their marks.
 Marks = TypedDict("Marks", {"metrics.jsonl": Mark, "timings.jsonl": Mark, "probes.jsonl": Mark})
-
-
 # What the facts hold of the run state and of the manifest, besides the state of metrics.
-_OF_STATE = ("round", "best_accuracy", "seconds", "norms")
-_OF_MANIFEST = ("config", "files", "healthy")
-
-
-class _Facts(TypedDict):
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[misc]
-    metrics: dict[str, dict[str, Any]]
-    round: int
-    best_accuracy: float
-    seconds: float
-    norms: dict[str, list[Annotated[list[float], Field(min_length=2, max_length=2)]]]
-    config: str
-    files: Marks
-    healthy: bool
+_NORMS = dict[str, list[tuple[float, float]]]
+_OF_STATE = {"round": int, "best_accuracy": float, "seconds": float, "norms": _NORMS}
+_OF_MANIFEST = {"config": str, "files": Marks, "healthy": bool}
+_METRICS = {"metrics": dict[str, dict[str, Any]]}
+_FACTS = TypeAdapter[Any](TypedDict("Facts", {**_OF_STATE, **_OF_MANIFEST, **_METRICS}))  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -121,9 +110,12 @@ class Checkpoint:
         if "parameters" in saved and len(saved["parameters"]) != (here := len(start["parameters"])):
             folder, there = self.path.parent.parent, len(saved["parameters"])
             raise InputError(f"the model has {here} parameters, but the run in {folder} has {there}")
-        self._check_form(saved, start)
-        self._check_form(best, start if best else {})
-        self._check_form(server := self._group("server"), run_state.server, grows=True)
+        # Lists that are empty at the start grow.
+        server, fixed = self._group("server"), {k: v for k, v in run_state.server.items() if v.numel()}
+        for group, form in ((saved, start), (best or saved, start), (server, fixed)):
+            wanted, forms = ({k: (v.dtype, v.shape) for k, v in each.items()} for each in (form, group))
+            if not wanted.items() <= forms.items():
+                raise Damaged(f"{self.path} does not fit the run: a vector is missing or has another form")
         run_state.weights, run_state.server = Weights.from_vectors(saved), server
         run_state.average = self._group("average")
         run_state.best = Weights.from_vectors(best) if best else None
@@ -137,14 +129,6 @@ class Checkpoint:
         run_state.norms = {name: [NormStats(*pair) for pair in pairs] for name, pairs in norms}
         stored = self.facts["metrics"].items()
         run_state.metrics = {name: {**values, **self._group(f"metric {name}")} for name, values in stored}
-
-    def _check_form(self, saved: Vectors, start: Vectors, grows: bool = False) -> None:
-        """Raise `Damaged` if vectors lack some at the start, or differ in form; empty ones may have grown."""
-        for name, value in start.items():
-            own = saved.get(name)
-            fits = own is not None and (own.shape == value.shape or (grows and not value.numel()))
-            if own is None or own.dtype != value.dtype or not fits:
-                raise Damaged(f"{self.path} does not fit the run: {name!r} is missing or has another form")
 
     def _group(self, group: str) -> Vectors:
         """Return the vectors of one group, stored as `group/name`."""
@@ -194,9 +178,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise Damaged(f"{path} is missing") from None
     if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
         raise Damaged(f"{path} is damaged (SHA-256 mismatch)")
-    facts = parse_json(metadata["facts"], path)
     try:
-        TypeAdapter(_Facts).validate_python(facts)
+        facts = _FACTS.validate_python(parse_json(metadata["facts"], path))
         accepted, known = (vectors[f"clients/{name}"].long().tolist() for name in ("accepted", "digests"))
         digests = {client: bytes(value) for (client, _), value in zip(accepted, known, strict=True)}
     except (ValidationError, KeyError, TypeError, ValueError):

@@ -61,6 +61,9 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
     try:
         if path.suffix == ".parquet":
             check_regular(path)
+            about = parquet.read_metadata(path)
+            # A repeated value takes no space in the file.
+            check_expansion(8 * about.num_rows * about.num_columns, path.stat().st_size, str(path))
             return _check_frame(parquet.read_table(path, page_checksum_verification=True), str(path))
         cells = csv.ConvertOptions(strings_can_be_null=not texts, column_types=dict.fromkeys(texts, string()))
         cells.null_values = [*cells.null_values, _EMPTY]

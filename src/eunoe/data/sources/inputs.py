@@ -91,7 +91,7 @@ def _read_files(files: list[Path], like: Stored) -> Array:
     if files[0].suffix == ".npy":
         try:
             return np.asarray(np.lib.format.open_memmap(files[0], mode="r"))
-        except (*NO_HEADER, OSError, EOFError, OverflowError) as error:
+        except (*NO_HEADER, OSError, EOFError) as error:
             raise InputError(f"{files[0]} is no array that NumPy can read ({first_line(error)})") from None
     if not isinstance(like, Tensor) or like.dtype != torch.uint8 or like.ndim not in (3, 4):
         raise InputError(f"the model does not take images, as {files[0]}: pass an array or a .npy file")

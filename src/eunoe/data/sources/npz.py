@@ -23,7 +23,7 @@ from torch import Tensor
 from eunoe.core.fields import Fields, Ragged, Stored, describe_input
 from eunoe.core.tasks import TaskName
 from eunoe.data.arrays import from_arrays, mean_and_std
-from eunoe.data.checks import Array, as_tensor
+from eunoe.data.checks import Array, as_tensor, check_numbers
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, RunFailed, first_line, nearest
 from eunoe.system.files import make_folder, open_regular, reading, replacing
@@ -37,7 +37,7 @@ _PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program use
 _ZIP64_FIELD_BYTES = 20
 _BROKEN = (zipfile.BadZipFile, struct.error, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
 # What NumPy raises for a damaged header.
-NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
+NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError, RecursionError, MemoryError, OverflowError)
 
 
 def npz(path: Path, *, classes: int | None = None, task: TaskName | None = None) -> DataSet:
@@ -124,7 +124,7 @@ def _unpack_field(arrays: Mapping[str, Any], key: str) -> Any:
     if offsets.dtype.kind not in "iu":
         raise InputError(f"offsets.{key} is {offsets.dtype}; offsets must be integers")
     offsets = offsets.astype(np.int64, copy=False)
-    return Ragged(as_tensor(np.asarray(arrays[key])), as_tensor(offsets), padding.item())
+    return Ragged(check_numbers(arrays[key], key, dimensions=1), as_tensor(offsets), padding.item())
 
 
 def load_or_compute(path: Path, compute: Callable[[], dict[str, Array]]) -> dict[str, Array]:
@@ -204,7 +204,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, p
             # The CRC is compared when the end is read.
             stream.read()
             return array
-    except (*_BROKEN, *NO_HEADER, OverflowError, MemoryError) as error:
+    except (*_BROKEN, *NO_HEADER) as error:
         raise InputError(f"{path}: {member.filename} is not a plain array ({first_line(error)})") from None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from pydantic import PositiveInt
 
 from eunoe.core.fields import Fields, Ragged
 from eunoe.data.arrays import from_arrays
-from eunoe.data.checks import Array, as_tensor
+from eunoe.data.checks import Array, as_tensor, check_inputs, check_lengths
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import LabeledRows, Percent, as_texts, column_values, label_rows, read_frame
 from eunoe.data.sources.hub import data_folder
@@ -80,12 +80,14 @@ def text(
 def _read_encoder(path: Path, length: int) -> "TextEncoder":
     """Return the encoder of an exported model."""
     try:
-        about = parse_json(read_text(path.expanduser()), path).get("encoding") or {}
+        about = parse_json(read_text(path.expanduser()), path)["encoding"]
+        encoder = TextEncoder.from_dict({**about, "length": length})
+        hash(encoder)  # Tokens that are no texts have none.
     except FileNotFoundError:
         raise InputError(f"there is no file {path}: encoding is the JSON file of an exported model") from None
-    if about.get("kind") != "text":
-        raise InputError(f"{path} is not the description of a model of text")
-    return TextEncoder.from_dict({**about, "length": length})
+    except (KeyError, TypeError):
+        raise InputError(f"{path} is not the description of a model of text") from None
+    return encoder
 
 
 def _encode_blocks(
@@ -268,7 +270,9 @@ class Tokenizer(TextEncoder):
         digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
         digest.update(json.dumps([self.length, self.padding, *texts]).encode())
         path = data_folder() / "tokens" / f"{digest.hexdigest()}.npz"
-        return unpack_fields(load_or_compute(path, lambda: self._encode(texts)), ("x",))["x"]
+        fields = unpack_fields(load_or_compute(path, lambda: self._encode(texts)), ("x",)).get("x", ())
+        check_lengths(x := check_inputs(fields, str(path)), texts, str(path), "the texts")
+        return cast(Fields, x)
 
     def _encode(self, texts: Sequence[str]) -> dict[str, Array]:
         with quiet(f"the tokenizer {self.name}"):
