@@ -138,7 +138,10 @@ def test_large_variances_do_not_pass_a_robust_aggregation(rule: str) -> None:
 @pytest.mark.parametrize("value", [63, 64])
 def test_one_client_does_not_change_a_buffer_of_indices(rule: str, value: int) -> None:
     # 64 is out of bounds, for the server that evaluates this client's model and for all clients after it.
-    method, probes = {"name": f"{__name__}:Index", "value": value}, [{"metric": "local_per_class", "every": 1}]
+    method, probes = (
+        {"name": f"{__name__}:Index", "value": value},
+        [{"metric": "local_per_class", "every": 1}],
+    )
     values = {**NORMALIZED, "aggregation": rule, "method": method, "probes": probes}
     done = run(values, model=Ordered(), progress=False)
     assert done.weights().int_buffers.tolist()[:64] == list(range(63, -1, -1))

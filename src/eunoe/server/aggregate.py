@@ -137,11 +137,12 @@ class Aggregate:
         return [f"clients {join_names(copies)} {problem}"] if copies else []
 
     def with_mean_buffers(self, parameters: Tensor) -> Weights:
-        """New parameters, the clients' mean float buffers and largest counters, if most clients moved these."""
+        """New parameters, the clients' mean float buffers, and largest counters if most moved them."""
         before = self.start.float_buffers
         float_buffers = (before.double() + self.mean("float_buffers")).to(before.dtype)
         moved = 2 * self._moves > len(self.clients)
-        return Weights(parameters, float_buffers, torch.where(moved, self._int_buffers, self.start.int_buffers))
+        int_buffers = torch.where(moved, self._int_buffers, self.start.int_buffers)
+        return Weights(parameters, float_buffers, int_buffers)
 
     def _combine(self, name: str, value: Tensor, how: str, size: int) -> None:
         if how == "keep":
