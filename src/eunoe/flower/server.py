@@ -27,9 +27,8 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, EunoeError, InputError
 from eunoe.flower.deploy.credentials import read_node_key
 from eunoe.flower.engine import RemoteEngine, RemoteStates
-from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid
 from eunoe.flower.own_data import Facts, encode_facts, server_federation
-from eunoe.flower.roster import Roster
+from eunoe.flower.roster import SMALL_REPLY, GuardedGrid, Roster
 from eunoe.flower.secure.engine import SecureRemoteEngine
 from eunoe.flower.secure.history import run_identity
 from eunoe.flower.wire import is_run_name

@@ -151,11 +151,8 @@ class TableEncoder:
     def from_dict(cls, values: Mapping[str, Any]) -> "TableEncoder":
         """Return the encoder that `to_dict` wrote, as in the JSON file of an exported model."""
         kinds: dict[str, Any] = {"numeric": Numeric, "categorical": Categorical}
-        columns = (
-            kinds[column["type"]](**{key: value for key, value in column.items() if key != "type"})
-            for column in values["columns"]
-        )
-        return cls(tuple(columns))
+        columns = [dict(column) for column in values["columns"]]
+        return cls(tuple(kinds[column.pop("type")](**column) for column in columns))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is needed to encode other rows, as JSON values."""

@@ -16,8 +16,7 @@ from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id, get_object_tree
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from eunoe.flower.guarded_grid import GuardedGrid
-from eunoe.flower.roster import LOST
+from eunoe.flower.roster import LOST, GuardedGrid
 from eunoe.flower.wire import one_line
 
 MOST = 50_000
