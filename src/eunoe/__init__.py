@@ -1,4 +1,4 @@
-"""Federated learning that does not forget."""
+"""Measure and prevent forgetting in federated learning."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -55,7 +55,7 @@ def _about(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Federated learning that does not forget: measure it, mitigate it, show it."""
+    """Measure and prevent forgetting in federated learning."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 [project]
 name = "eunoe-federation"
 version = "1.0.0"
-description = "Federated learning that does not forget"
+description = "Measure and prevent forgetting in federated learning"
 dependencies = ["flwr>=1.41", "eunoe[flower]"]
 
 [tool.flwr.app]
