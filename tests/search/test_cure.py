@@ -14,8 +14,8 @@ from eunoe.config.settings import read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.search import remedies
-from eunoe.search.cure import cure, find_cure
-from eunoe.search.cure_search import CureOptions, Search
+from eunoe.search.cure import ENDING, cure, find_cure
+from eunoe.search.cure_search import CureOptions, Search, SearchClock
 from eunoe.search.halving import Callbacks
 from eunoe.search.remedies import CureRuns
 from eunoe.search.verdict import NOT_PRIVATE, SETS, Arms, Outcome, describe_fairness
@@ -175,6 +175,18 @@ def test_trials_fix_the_search_whatever_the_time(
     names = {path.name for path in (tmp_path / "cure" / "search").iterdir()}
     assert names == {"fedavg_ce", "smaller_steps", "a_trace_of_fedprox"}
     assert "2 remedies were tried on 2 search seeds." in result.sentences
+
+
+def test_trials_leave_time_for_the_verdict(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER, SAME, SMALLER)
+    # A second per round: 16 for the first two trials, 60 for the verdict, and none for the other two.
+    monkeypatch.setattr(SearchClock, "spent", property(lambda clock: clock.rounds))
+    result = cure(slow, budget=80 / ENDING, trials=3, jobs=1, out=tmp_path / "cure")
+    assert "1 remedy was tried on 2 search seeds." in result.sentences
+    assert result.gain is not None
+    assert len(result.runs) == 10
 
 
 def test_variations_of_the_best_and_further_seeds_follow_the_table(

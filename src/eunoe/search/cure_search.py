@@ -97,22 +97,22 @@ class Search:
 
     def __post_init__(self) -> None:
         self.clock.full = self.runs.config.rounds
-        if self.options.trials is None:
-            # For baseline and winner on the fresh seeds.
-            self.clock.reserved = 2 * (self.options.seeds or FRESH)
         count = min(max(1, math.ceil(ENOUGH_SAMPLES / self.runs.samples)), MOST_SEEDS)
         self.seeds = list_seeds(SEARCH_SEEDS, count, self.runs.seed)
         self.baseline = self.runs.own_variant(averaging_variants(self.remedies[0], self.runs.config))
 
     @property
     def tried(self) -> int:
-        return len(self.trials) - 1
+        return sum(self.journal.last_scores(trial.number) is not None for trial in self.trials[1:])
 
     def run(self) -> Remedy | None:
         """Return the best variant of the best remedy, or None if the budget allows no search."""
         steps: list[list[Any]] = list(self.journal.notes.get("steps", []))
         done, complete = 0, True
         while complete:
+            if done or self.options.trials is None:
+                # For baseline and winner on the fresh seeds. A number of trials starts whatever the estimate.
+                self.clock.reserved = 2 * (self.options.seeds or FRESH)
             if done == len(steps):
                 if "winner" in self.journal.notes or (step := self._next_step(steps)) is None:
                     break
