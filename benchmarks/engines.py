@@ -5,7 +5,8 @@
 process, serial and vectorized: rounds against the usual training loop, and against the ratios stored in
 ratios.json, which the section store replaces by those of the sections before it; lockstep: many runs at once;
 sizes: vectorized against serial for models of different sizes; methods: rounds of each method against FedAvg;
-checks, checkpoints and kernels: parts of a round; ray: one and two nodes on this machine.
+adapters: a GPT-2 with LoRA against the usual loop with transformers and peft; checks, checkpoints and
+kernels: parts of a round; ray: one and two nodes on this machine.
 """
 
 import multiprocessing
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from benchmarks.harness import (
     build,
@@ -37,6 +39,7 @@ from torch.profiler import ProfilerActivity, profile
 from eunoe.cli.demo import CONFIG as DEMO
 from eunoe.config.options import Split
 from eunoe.config.schema import make_config
+from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.without_labels import Iid
@@ -47,6 +50,7 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.models.cnn import LeNet, SignalCNN, SmallCNN
+from eunoe.models.hf import HF, Lora
 from eunoe.models.mlp import MLP
 from eunoe.models.text_cnn import TextBag
 from eunoe.search.sweep import plan
@@ -64,21 +68,36 @@ CIFAR = (32, 32, 3)
 Client = tuple[Tensor, Tensor]
 
 
-def train_usual(net: nn.Module, clients: Sequence[Client], epochs: int, batch: int) -> list[Tensor]:
+def classifier_loss(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(net(x), y)
+
+
+def language_model_loss(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(net(input_ids=x).logits.flatten(0, 1), y.flatten())
+
+
+def train_usual(
+    net: nn.Module,
+    clients: Sequence[Client],
+    epochs: int,
+    batch: int,
+    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = classifier_loss,
+) -> list[Tensor]:
     """Train clients as a training loop is usually written; return the mean of their models."""
-    start = [p.detach().clone() for p in net.parameters()]
+    trained = [p for p in net.parameters() if p.requires_grad]
+    start = [p.detach().clone() for p in trained]
     total = [torch.zeros_like(p) for p in start]
     for x, y in clients:
         with torch.no_grad():
-            for p, s in zip(net.parameters(), start, strict=True):
+            for p, s in zip(trained, start, strict=True):
                 p.copy_(s)
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        optimizer = torch.optim.SGD(trained, lr=0.01)
         for _ in range(epochs):
             for rows in torch.randperm(len(x)).split(batch):
                 optimizer.zero_grad()
-                nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+                loss(net, x[rows], y[rows]).backward()
                 optimizer.step()
-        for t, p in zip(total, net.parameters(), strict=True):
+        for t, p in zip(total, trained, strict=True):
             t.add_(p.detach(), alpha=1 / len(clients))
     return total
 
@@ -303,6 +322,35 @@ def methods(repeats: int = 7) -> None:
         )
 
 
+TOKENS, LENGTH = 1000, 64
+
+
+def adapters(repeats: int = 20) -> None:
+    """Tokens a second of a GPT-2 of random weights with LoRA, against the usual loop on the same batches."""
+    from peft import LoraConfig, TaskType, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    blocks = np.random.default_rng(0).integers(0, TOKENS, (800, LENGTH + 1))
+    sample = blocks[:, :-1], blocks[:, 1:]
+    data = from_arrays(*sample, *(part[:8] for part in sample), classes=TOKENS, task="language_model")
+    federation = Federation.build(data, Iid(clients=5), split=Split(validation=0.0))
+    clients = client_data(federation, 5)
+    sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": TOKENS, "n_positions": LENGTH}
+    config = AutoConfig.for_model("gpt2", **sizes, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        net = HF(TOKENS, causal_lm=True, lora=Lora(targets=("c_attn",)), random=True, **{"from": folder})
+    options = LoraConfig(task_type=TaskType.CAUSAL_LM, r=8, lora_alpha=16, target_modules=["c_attn"])
+    bare = get_peft_model(AutoModelForCausalLM.from_config(config), options)
+    with rounds_of(build(federation, net, 5, epochs=1, batch_size=8, lr=0.01)) as train:
+        work = {"eunoe": train, "usual": partial(train_usual, bare, clients, 1, 8, language_model_loss)}
+        time_in_turn(work, 1)
+        seconds = time_in_turn(work, repeats, time.process_time)
+    print_ratio("serial engine, 100 steps of a GPT-2 with LoRA", seconds, 1.05)
+    rates = {name: blocks[:, 1:].size / low(values) for name, values in seconds.items()}
+    print(", ".join(f"{name} {rate:,.0f} tokens a second" for name, rate in rates.items()))
+
+
 def checks(repeats: int = 10) -> None:
     """Cost of checking 10 updates of LeNet, against aggregating them unchecked."""
     simulation = lenet_rounds(10, 100, 10, epochs=1, batch_size=50)
@@ -401,5 +449,6 @@ def ray(repeats: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    sections = [process, serial, vectorized, lockstep, sizes, methods, checks, checkpoints, kernels, ray]
+    rounds = [process, serial, vectorized, lockstep, sizes, methods, adapters]
+    sections = [*rounds, checks, checkpoints, kernels, ray]
     run_sections(__doc__, sections, named=[store])

@@ -56,13 +56,10 @@ class HF(nn.Module):
             from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
             Network = AutoModelForCausalLM if causal_lm else AutoModelForSequenceClassification
-            # With this implementation of attention, masks work under vmap and bits are the same everywhere.
-            labels = {} if causal_lm else {"num_labels": classes}
-            config = AutoConfig.from_pretrained(folder, **labels, attn_implementation="eager")
-            if random:
-                model = Network.from_config(config, attn_implementation="eager")
-            else:
-                model = Network.from_pretrained(folder, config=config)
+            # Masks work under vmap with this implementation of attention; causal masks never do.
+            labels = {} if causal_lm else {"num_labels": classes, "attn_implementation": "eager"}
+            config = AutoConfig.from_pretrained(folder, **labels)
+            model = Network.from_config(config) if random else Network.from_pretrained(folder, config=config)
         if vocabulary is not None and vocabulary > (known := model.config.get_text_config().vocab_size):
             raise InputError(
                 f"model 'hf': the data have {vocabulary} token ids, but {where} has {known}: "
@@ -84,7 +81,7 @@ class HF(nn.Module):
                 raise NotVectorizable("vmap supports no causal mask of a network of transformers")
             attention_mask = None if attention_mask is None else self._additive(attention_mask)
         logits = self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
-        return logits if self.tokens is None else logits[..., : self.tokens]
+        return logits if self.tokens in (None, logits.shape[-1]) else logits[..., : self.tokens]
 
     def _additive(self, mask: Tensor) -> Tensor:
         """Return an additive mask, which works under vmap, in place of a mask that is not causal."""
