@@ -381,7 +381,7 @@ def test_only_models_that_retain_enough_win(tmp_path: Path, monkeypatch: pytest.
     result = cure(folder, budget="1h", jobs=1, retain_at_least=0.5, out=tmp_path / "cure")
     assert result.gain is not None
     assert result.table is not None
-    assert "models that retain less than 0.5 count as 0" in result.table.note
+    assert "A model that retains less than 50% counts as accuracy 0." in result.sentences
     for each in result.runs:
         assert each.config.evaluation.retain_at_least == 0.5
     with pytest.raises(InputError, match="need a reference set in retain"):

@@ -109,7 +109,9 @@ def find_cure(
         "metric": options.metric,
     }
     if options.retain_at_least is not None:
-        header["retain at least"] = options.retain_at_least
+        share = header["retain at least"] = options.retain_at_least
+        score = name_score(runs.config) or records.task.title
+        facts.append(f"A model that retains less than {share:.0%} counts as {score} {records.task.floor:g}.")
     path = folder / "journal.jsonl"
     if any("budget" in line.get("plan", {}) for line in read_journal(path)[:1]):
         raise InputError(

@@ -281,6 +281,4 @@ def _table(arms: Arms, runs: Sequence[Sequence[Run]], which: Which, own: Which) 
         f"mean ± std over {len(runs[0])} fresh seeds; validation: samples that picked nothing; worst "
         "clients: mean of the worst tenth; forgetting: per round; MB: sent in the whole run, both ways"
     )
-    if share := runs[0][0].config.evaluation.retain_at_least:
-        note += f"; models that retain less than {share:g} count as {runs[0][0].read.task.floor:g}"
     return Table([*headings, "forgetting", "seconds", "MB"], rows, note)
