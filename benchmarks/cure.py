@@ -4,7 +4,7 @@
 
 judge: run each setting once with plain FedAvg and cure it once; the outcome is a line of the table, whatever
 it is, and a setting in the table is not judged again. With --trials the plan does not depend on the speed of
-the machine. show: print the table of docs/cure.md.
+the machine. show: write the table of docs/cure.md.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import ROOT, run_sections
+from benchmarks.harness import ROOT, replace_in_page, run_sections
 
 from eunoe.analysis.tables import Table
 from eunoe.config.settings import merge
@@ -143,13 +143,12 @@ def measure(values: Mapping[str, Any], budget: str, trials: int | None, jobs: in
 
 
 def show(table: Path) -> None:
-    """Print the judged settings."""
+    """Write the judged settings to the docs page."""
     rows = [
         [
             row["setting"],
             f"{100 * row['forgetting']:.1f}",
             row["cure"] or "none",
-            str(row["tried"]),
             points(row["gain"]),
             points(row["over_last"]),
             points(row["test"]),
@@ -157,8 +156,8 @@ def show(table: Path) -> None:
         ]
         for row in read_lines(table)
     ]
-    headings = ["setting", "forgets", "remedy", "tried", "gain", "over last rounds", "test", "minutes"]
-    print(Table(headings, rows).markdown())
+    headings = ["setting", "forgets", "remedy", "gain", "over last rounds", "test", "minutes"]
+    replace_in_page("cure.md", "measured", Table(headings, rows).markdown())
 
 
 def points(gain: Sequence[float] | None) -> str:

@@ -38,7 +38,7 @@ from eunoe.system.machine import cores, processor
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-# Ratios on an idle machine by processor and title, and how much larger one may be before it is named.
+# Ratios on an idle machine by processor and programs, and how much larger one may be before it is named.
 STORED = ROOT / "benchmarks" / "ratios.json"
 SLOWER = 1.05
 measured: dict[str, float] = {}
@@ -65,8 +65,9 @@ def low(seconds: Sequence[float]) -> float:
 def print_ratio(title: str, seconds: Mapping[str, Sequence[float]], limit: float) -> None:
     """Print the times of two programs and the first divided by the second, against the stored ratio."""
     (name, first), (other, second) = ((name, low(values)) for name, values in seconds.items())
-    ratio = measured[title] = first / second
-    stored = _stored_ratios().get(processor(), {}).get(title, ratio)
+    key = f"{title}: {name} / {other}"
+    ratio = measured[key] = first / second
+    stored = _stored_ratios().get(processor(), {}).get(key, ratio)
     slower = f"; SLOWER by {ratio / stored - 1:.0%}: stored {stored:.2f}" if ratio > SLOWER * stored else ""
     times = f"{name} {first:.4f} s, {other} {second:.4f} s"
     print(f"{title}: {times}, ratio {ratio:.2f} (at most {limit:.3g}){slower}", flush=True)
@@ -75,7 +76,7 @@ def print_ratio(title: str, seconds: Mapping[str, Sequence[float]], limit: float
 def store() -> None:
     """Store the ratios that were measured before this section, for later runs to compare with."""
     ratios = _stored_ratios()
-    ratios.setdefault(processor(), {}).update({title: round(ratio, 3) for title, ratio in measured.items()})
+    ratios.setdefault(processor(), {}).update({key: round(ratio, 3) for key, ratio in measured.items()})
     STORED.write_text(json.dumps(ratios, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
 
 
