@@ -127,7 +127,7 @@ def test_where_the_baseline_comes_out_best_it_is_kept(
     assert (result.label, result.config, result.gain, result.runs) == (None, None, None, ())
     assert result.sentences[-2] == "1 remedy was tried on 2 search seeds."
     assert result.sentences[-1] == (
-        "No remedy is better; keep fedavg · ce. None reached the validation accuracy of its best checkpoint."
+        "No remedy is better; keep fedavg · ce. None exceeded the validation accuracy of its best checkpoint."
     )
     assert not (tmp_path / "cure" / "runs").exists()
 

@@ -135,7 +135,7 @@ def find_cure(
         facts.append(f"{tried} tried on {len(search.seeds)} search {word}.")
     if winner is search.baseline:
         name = name_score(runs.config) or records.task.title
-        best = f"None reached the validation {name} of its best checkpoint."
+        best = f"None exceeded the validation {name} of its best checkpoint."
         return Cure(folder, (*facts, f"No remedy is better; keep {runs.label(winner)}. {best}"), results)
 
     clock.reserved = 0
