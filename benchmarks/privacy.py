@@ -175,17 +175,19 @@ def differences(seeds: Sequence[int]) -> None:
         "participation": 1.0,
         "loss": "wsm",
     }
-    print_row("epochs", "error relative to the update", head=True)
-    for epochs in (1, 5):
+    print_row("epochs", "batch", "error relative to the update", head=True)
+    # Batch 0: all samples of a client.
+    for epochs, batch in ((1, 64), (5, 64), (1, 0)):
         errors = []
         for seed in seeds:
-            more = {"seed": seed, "training": {"epochs": epochs}, "probes": []}
+            training = {"epochs": epochs, "batch_size": batch}
+            more = {"seed": seed, "training": training, "probes": []}
             simulation, _ = assemble(make_config({**values, **more}))
             with tempfile.TemporaryDirectory() as folder:
                 engine = Serial(simulation, ClientStates(Path(folder)))
-                changes = []
+                changes, weights = [], simulation.model.weights.copy()
                 for round in (1, 2):
-                    broadcast = Broadcast(round, simulation.model.weights.copy(), {})
+                    broadcast = Broadcast(round, weights, {})
                     updates = engine.train(simulation.in_round(round), list(range(10)), broadcast)
                     start = broadcast.weights.parameters
                     changes.append(torch.stack([u.size * (u.weights.parameters - start) for u in updates]))
@@ -194,7 +196,7 @@ def differences(seeds: Sequence[int]) -> None:
                 others = [one for one in range(10) if one != client]
                 seen = first.sum(0) - second[others].sum(0)
                 errors.append(float((seen - first[client]).norm() / first[client].norm()))
-        print_row(str(epochs), mean_std(errors, 2))
+        print_row(str(epochs), str(batch), mean_std(errors, 2 if batch else 7))
 
 
 def print_row(*cells: str, head: bool = False) -> None:

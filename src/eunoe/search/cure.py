@@ -108,9 +108,9 @@ def find_cure(
         "fresh seeds": options.seeds,
         "metric": options.metric,
     }
+    score = name_score(runs.config) or records.task.title
     if options.retain_at_least is not None:
         share = header["retain at least"] = options.retain_at_least
-        score = name_score(runs.config) or records.task.title
         facts.append(f"A model that retains less than {share:.0%} counts as {score} {records.task.floor:g}.")
     path = folder / "journal.jsonl"
     if any("budget" in line.get("plan", {}) for line in read_journal(path)[:1]):
@@ -134,8 +134,7 @@ def find_cure(
         word = "seed" if len(search.seeds) == 1 else "seeds"
         facts.append(f"{tried} tried on {len(search.seeds)} search {word}.")
     if winner is search.baseline:
-        name = name_score(runs.config) or records.task.title
-        best = f"None exceeded the validation {name} of its best checkpoint."
+        best = f"None exceeded the validation {score} of its best checkpoint."
         return Cure(folder, (*facts, f"No remedy is better; keep {runs.label(winner)}. {best}"), results)
 
     clock.reserved = 0
